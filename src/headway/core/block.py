@@ -1,0 +1,199 @@
+"""Tags, blocks, and what becomes of an item. Knows nothing of stages, queues or workers.
+
+A *tag* names an item: the number that the source gave to its row, or, for the c-th child of an
+expansion, the parent's tag with c behind it. In order, tags fill a line without gaps: item 5
+covers the interval from *position* (5,) to (6,); its children 0, 1, 2 cover (5,) to (5, 1), to
+(5, 2), and the last one with the closing of the expansion up to (6,). Since (5,), (5, 0) and
+(5, 0, 0) are the same point, a position carries no trailing zeros, and positions compare as tuples.
+
+A *block* covers such an interval. What it covers and does not hold as a value is a tombstone
+(filtered, failed, expanded into nothing), so a tombstone costs no memory and keeps its place.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+Tag = int | tuple[int, ...]
+Position = tuple[int, ...]
+Span = tuple[Position, Position]
+
+
+class Drop(enum.Enum):
+    """Type of ``DROP``."""
+
+    DROP = "DROP"
+
+    def __repr__(self) -> str:
+        return "DROP"
+
+
+DROP: Final = Drop.DROP
+"""What a stage returns to filter its item out. ``None`` is an ordinary value."""
+
+
+class Raised(NamedTuple):
+    """What a user function raised, and the traceback text of the place where it ran."""
+
+    error: BaseException
+    traceback: str
+
+
+class Failure:
+    """An item that failed, as data.
+
+    User code makes one from an error alone (a slot of ``map_batches``); the engine fills ``seq``
+    (the item's tag), ``stage``, ``attempts``, ``value`` (the input of that stage) and ``traceback``.
+    """
+
+    __slots__ = ("attempts", "error", "seq", "stage", "traceback", "value")
+
+    def __init__(
+        self,
+        error: BaseException,
+        *,
+        seq: Tag | None = None,
+        stage: str | None = None,
+        attempts: int = 1,
+        value: Any = None,
+        traceback: str = "",
+    ) -> None:
+        self.error, self.seq, self.stage = error, seq, stage
+        self.attempts, self.value, self.traceback = attempts, value, traceback
+
+    def __repr__(self) -> str:
+        return f"Failure({self.error!r}, seq={self.seq}, stage={self.stage!r})"
+
+
+def is_kept(value: Any) -> bool:
+    """Whether `value` is a failure that the engine left at its place (``on_error="keep"``)."""
+    return type(value) is Failure and value.seq is not None
+
+
+def position(tag: Tag) -> Position:
+    """Where the item begins on the line of positions."""
+    if type(tag) is int:
+        return (tag,)
+    end = len(tag)  # type: ignore[arg-type]
+    while end > 1 and not tag[end - 1]:  # type: ignore[index]
+        end -= 1
+    return tag[:end]  # type: ignore[index]
+
+
+def after(tag: Tag) -> Position:
+    """Where the item ends: the position of its next sibling."""
+    if type(tag) is int:
+        return (tag + 1,)
+    return (*tag[:-1], tag[-1] + 1)  # type: ignore[index]
+
+
+def child(tag: Tag, number: int) -> tuple[int, ...]:
+    """Tag of the `number`-th child, from 0."""
+    return (tag, number) if type(tag) is int else (*tag, number)  # type: ignore[misc]
+
+
+class Members:
+    """What a batch carries: the tags of its members, in order.
+
+    ``births`` are pairs (time of birth, number of members born then). ``weight`` is the number of
+    members that count: a failure kept in its place is in the list and has had its fate.
+    """
+
+    __slots__ = ("births", "tags", "weight")
+
+    def __init__(self, tags: Sequence[Tag], births: list[tuple[float, int]], weight: int) -> None:
+        self.tags, self.births, self.weight = tags, births, weight
+
+
+class Block:
+    """A carrier of consecutive items: the interval [lo, hi), its live values and their tags.
+
+    ``tags`` and ``values`` run in parallel and rise; ``tags`` is a range while nothing is missing.
+    ``kept`` holds failures that stay visible at their place. ``spans`` is set only where a batch
+    was put together from pieces that do not touch (then lo and hi are those of the first).
+    ``members`` is set where the one value is a batch. ``freed`` counts the roots whose window
+    permits were returned before the block is emitted. ``waited`` is the time spent in gates.
+    """
+
+    __slots__ = (
+        "born", "entered", "freed", "hi", "kept", "lo", "members", "nbytes", "spans", "tags", "values", "waited",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        lo: Position,
+        hi: Position,
+        tags: Sequence[Tag],
+        values: list[Any],
+        nbytes: int = 0,
+        born: float = 0.0,
+    ) -> None:
+        self.lo, self.hi, self.tags, self.values = lo, hi, tags, values
+        self.nbytes, self.born, self.entered, self.waited = nbytes, born, born, 0.0
+        self.freed = 0
+        self.kept: dict[Position, Failure] | None = None
+        self.members: Members | None = None
+        self.spans: list[Span] | None = None
+
+    def __repr__(self) -> str:
+        return f"Block({self.lo}..{self.hi}, {len(self.values)} live)"
+
+    @property
+    def weight(self) -> int:
+        """How many items the block stands for in the ledger."""
+        return self.members.weight if self.members is not None and self.values else len(self.values)
+
+    def like(self, lo: Position, hi: Position, tags: Sequence[Tag], values: list[Any], nbytes: int) -> Block:
+        """A block of the same birth and history with another content."""
+        block = Block(lo, hi, tags, values, nbytes, self.born)
+        block.entered, block.waited = self.entered, self.waited
+        return block
+
+    def cut(self, count: int) -> Block:
+        """Take the first `count` values off as a block of their own; tombstones behind them go along.
+
+        The rest stays here. Bytes are shared out by number. Needs 0 < count < len(values).
+        """
+        return self._cut_at(position(self.tags[count]), count)
+
+    def cut_at(self, at: Position) -> Block:
+        """Take what lies before the position `at` off as a block of its own (lo < at < hi)."""
+        count = 0
+        while count < len(self.tags) and position(self.tags[count]) < at:
+            count += 1
+        return self._cut_at(at, count)
+
+    def _cut_at(self, at: Position, count: int) -> Block:
+        total = len(self.values)
+        nbytes = self.nbytes * count // total if total else 0
+        head = self.like(self.lo, at, self.tags[:count], self.values[:count], nbytes)
+        self.lo, self.tags, self.values = at, self.tags[count:], self.values[count:]
+        self.nbytes -= nbytes
+        if self.kept:
+            kept = self.kept
+            head.kept = {k: v for k, v in kept.items() if k < at} or None
+            self.kept = {k: v for k, v in kept.items() if k >= at} or None
+        return head
+
+    def show_kept(self) -> None:
+        """Put the kept failures among the values, each at its place."""
+        if not self.kept:
+            return
+        pairs = [(position(tag), tag, value) for tag, value in zip(self.tags, self.values, strict=True)]
+        pairs += [(at, failure.seq, failure) for at, failure in self.kept.items() if failure.seq is not None]
+        pairs.sort(key=lambda pair: pair[0])
+        self.tags = [tag for _, tag, _ in pairs]
+        self.values = [value for _, _, value in pairs]
+        self.kept = None
+
+    def hide_kept(self) -> None:
+        """The reverse: take kept failures out of the values, so that no user function sees them."""
+        if Failure not in set(map(type, self.values)):
+            return
+        kept = {position(t): v for t, v in zip(self.tags, self.values, strict=True) if is_kept(v)}
+        if kept:
+            live = [(t, v) for t, v in zip(self.tags, self.values, strict=True) if not is_kept(v)]
+            self.tags, self.values = [t for t, _ in live], [v for _, v in live]
+            self.kept = {**(self.kept or {}), **kept}

@@ -1,0 +1,73 @@
+"""The total-order gate: the one place where blocks wait for their predecessors."""
+
+from __future__ import annotations
+
+from headway.core.block import Block, Position
+from headway.errors import InternalError
+
+
+class Gate:
+    """A re-sequencer: blocks go in as they come and come out as one gapless run.
+
+    Its intake never refuses and never waits. It is bounded because at most W rows are admitted
+    and not yet emitted; the one that it waits for is not among those held, so held <= W - 1.
+    """
+
+    __slots__ = ("_held", "awaited", "blocked_s", "held_bytes", "held_items", "peak_items", "since")
+
+    def __init__(self) -> None:
+        self._held: dict[Position, tuple[Block, float]] = {}
+        self.awaited: Position = (0,)
+        self.held_items = self.held_bytes = self.peak_items = 0
+        self.blocked_s = 0.0
+        self.since: float | None = None
+
+    def push(self, block: Block, now: float) -> list[Block]:
+        """Take `block`; return the blocks that may go on, in order."""
+        if block.lo < self.awaited or block.lo in self._held:
+            raise InternalError(f"position {block.lo} came to a gate twice (waiting for {self.awaited})")
+        if block.lo != self.awaited:
+            self._held[block.lo] = (block, now)
+            self.held_items += block.weight
+            self.held_bytes += block.nbytes
+            self.peak_items = max(self.peak_items, self.held_items)
+            if self.since is None:
+                self.since = now
+            return []
+        run = [block]
+        self.awaited = block.hi
+        while (found := self._held.pop(self.awaited, None)) is not None:
+            held, since = found
+            self.held_items -= held.weight
+            self.held_bytes -= held.nbytes
+            held.waited += now - since
+            run.append(held)
+            self.awaited = held.hi
+        if self.since is not None:
+            self.blocked_s += now - self.since
+            self.since = now if self._held else None
+        return run
+
+    @property
+    def empty(self) -> bool:
+        return not self._held
+
+    def take_from(self, at: Position) -> list[Block]:
+        """Remove and return every held block at or above the position `at`; one that straddles it is cut."""
+        taken = []
+        for lo in sorted(self._held):
+            block, since = self._held[lo]
+            if block.hi <= at:
+                continue
+            del self._held[lo]
+            self.held_items -= block.weight
+            self.held_bytes -= block.nbytes
+            if lo < at:
+                head = block.cut_at(at)
+                self._held[lo] = (head, since)
+                self.held_items += head.weight
+                self.held_bytes += head.nbytes
+            taken.append(block)
+        if not self._held:
+            self.since = None
+        return taken

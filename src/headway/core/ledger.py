@@ -1,0 +1,81 @@
+"""The fate of every item, and the times of a whole run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from headway.core.block import Block
+from headway.core.meter import Histogram
+
+
+@dataclass(slots=True)
+class Fates:
+    """Items by fate. ``late`` counts answers that came after their ticket was retired."""
+
+    read: int = 0
+    children: int = 0
+    written: int = 0
+    filtered: int = 0
+    dead: int = 0
+    expanded: int = 0
+    unread: int = 0
+    late: int = 0
+
+    @property
+    def balanced(self) -> bool:
+        """read + children = written + filtered + dead + expanded + unread."""
+        ended = self.written + self.filtered + self.dead + self.expanded + self.unread
+        return self.read + self.children == ended
+
+    def to_dict(self) -> dict[str, int]:
+        return asdict(self)
+
+
+class Timeline:
+    """Birth and emission times: fill, steady and drain are read off it, latency with and without the wait for order."""
+
+    def __init__(self, now: float) -> None:
+        self.started_at = now
+        self.first_birth: float | None = None
+        self.first_emission: float | None = None
+        self.last_emission: float | None = None
+        self.end_of_input: float | None = None
+        self.stopped_at: float | None = None
+        self.latency = Histogram()
+        self.latency_unordered = Histogram()
+        self.emitted_roots = 0
+        self.emitted_at_end = 0
+
+    def emit(self, block: Block, now: float) -> None:
+        """A block left at the last order point."""
+        if not block.values:
+            return
+        if self.first_emission is None:
+            self.first_emission = now
+        self.last_emission = now
+        births = block.members.births if block.members is not None else ((block.born, len(block.values)),)
+        for born, count in births:
+            self.latency.record(now - born, count)
+            self.latency_unordered.record(max(0.0, now - born - block.waited), count)
+
+    def to_dict(self, now: float) -> dict[str, float | dict[str, float | None] | None]:
+        """Seconds; rates in rows of the source per second.
+
+        The steady interval runs from the first emission to the end of input. A rate is given only
+        if it is at least twice as long as fill and drain together.
+        """
+        stop = self.stopped_at if self.stopped_at is not None else now
+        end = self.end_of_input if self.end_of_input is not None else stop
+        first, last = self.first_emission, self.last_emission
+        fill = first - self.first_birth if first is not None and self.first_birth is not None else None
+        drain = max(0.0, last - end) if last is not None else None
+        seconds = max(0.0, end - first) if first is not None else 0.0
+        long_enough = fill is not None and drain is not None and seconds > 0 and seconds >= 2 * (fill + drain)
+        rate = self.emitted_at_end / seconds if long_enough else None
+        return {
+            "elapsed": stop - self.started_at,
+            "fill": fill,
+            "drain": drain,
+            "steady": {"rate": rate, "seconds": seconds},
+            "latency": self.latency.summary(),
+        }

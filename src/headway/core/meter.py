@@ -1,0 +1,113 @@
+"""Counting and timing of one stage. Reads no clock: every time is an argument."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import exp, log
+
+_STEP = log(1.04)
+
+
+class Histogram:
+    """Counts of positive values in buckets 4% wide, so a quantile is right within 2%. Mergeable."""
+
+    __slots__ = ("buckets", "count", "max", "total")
+
+    def __init__(self) -> None:
+        self.buckets: Counter[int] = Counter()
+        self.count = 0
+        self.total = self.max = 0.0
+
+    def record(self, value: float, count: int = 1) -> None:
+        self.buckets[int(log(value) // _STEP) if value > 1e-9 else -10_000] += count
+        self.count += count
+        self.total += value * count
+        self.max = max(self.max, value)
+
+    def quantile(self, q: float) -> float | None:
+        """The value below which a share `q` of the records lies; None without records."""
+        if not self.count:
+            return None
+        left = q * self.count
+        for bucket in sorted(self.buckets):
+            left -= self.buckets[bucket]
+            if left <= 0:
+                return 0.0 if bucket == -10_000 else min(self.max, exp((bucket + 0.5) * _STEP))
+        return self.max
+
+    def summary(self) -> dict[str, float | None]:
+        return {
+            "p50": self.quantile(0.5),
+            "p90": self.quantile(0.9),
+            "p99": self.quantile(0.99),
+            "max": self.max if self.count else None,
+        }
+
+
+class StageMeter:
+    """Fates and slot times of one stage.
+
+    The time of a slot is split without a gap: while it has a block in hand into ``busy`` (the
+    block's loop runs) and ``overhead`` (transport and wake-up around it); with nothing in hand
+    into ``blocked`` (work is queued, no room downstream) and ``starved``. Seconds, summed over slots.
+    """
+
+    __slots__ = (
+        "_idle", "_idle_since", "_idle_state", "blocked", "busy", "cpu", "expanded", "failed", "filtered",
+        "items_in", "items_out", "recent_busy", "recent_calls", "restarts", "service", "started_at", "starved",
+        "overhead", "timed",
+    )  # fmt: skip
+
+    def __init__(self, now: float) -> None:
+        self.items_in = self.items_out = self.filtered = self.failed = self.expanded = self.restarts = 0
+        self.busy = self.overhead = self.blocked = self.starved = self.cpu = 0.0
+        self.timed = 0
+        self.recent_calls = self.recent_busy = 0.0
+        self.service = Histogram()
+        self.started_at = self._idle_since = now
+        self._idle = 0
+        self._idle_state = "starved"
+
+    def idle(self, slots: int, state: str, now: float) -> None:
+        """From now on `slots` slots have nothing in hand, for the reason `state`."""
+        if slots == self._idle and state == self._idle_state:
+            return
+        self._add_idle(now)
+        self._idle, self._idle_state, self._idle_since = slots, state, now
+
+    def _add_idle(self, now: float) -> None:
+        span = (now - self._idle_since) * self._idle
+        if self._idle_state == "blocked":
+            self.blocked += span
+        else:
+            self.starved += span
+
+    def block(self, mark: float, started: float, stopped: float, calls: int, cpu: float, sample: float | None) -> None:
+        """A block of `calls` calls ran from `started` to `stopped`; its slot was in transport since `mark`."""
+        self.overhead += started - mark
+        self.busy += stopped - started
+        self.cpu += cpu
+        if calls:
+            self.timed += calls
+            decay = 0.97 if self.recent_calls > 256 else 1.0
+            self.recent_calls = self.recent_calls * decay + calls
+            self.recent_busy = self.recent_busy * decay + (stopped - started)
+            self.service.record((stopped - started) / calls if sample is None else sample)
+
+    @property
+    def mean_service(self) -> float | None:
+        """Mean seconds of a call lately; None until 16 were measured."""
+        return self.recent_busy / self.recent_calls if self.timed >= 16 else None
+
+    def times(self, now: float, in_hand_since: list[tuple[float, bool]]) -> dict[str, float]:
+        """Fractions of slot time, the open intervals included; they add up to 1.
+
+        `in_hand_since`: for each slot with a block in hand, since when its time is not yet counted
+        and whether a call of it is known to run.
+        """
+        spans = {"busy": self.busy, "overhead": self.overhead, "blocked": self.blocked, "starved": self.starved}
+        spans[self._idle_state] += (now - self._idle_since) * self._idle
+        for since, running in in_hand_since:
+            spans["busy" if running else "overhead"] += max(0.0, now - since)
+        total = sum(spans.values())
+        return {k: v / total if total > 0 else 0.0 for k, v in spans.items()} | {"slot_seconds": total}

@@ -1,0 +1,184 @@
+"""A ticket and its answer become blocks: results, the rest that was not started, what is paused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.core.batch import spread
+from headway.core.block import Block, Failure, Raised, Tag, child, is_kept, position
+from headway.core.ticket import Answer, Ticket
+
+
+@dataclass(slots=True)
+class Settled:
+    """What an answer amounts to. Counts are items; a batch counts its members."""
+
+    outs: list[Block] = field(default_factory=list)
+    rest: list[Block] = field(default_factory=list)
+    parked: Block | None = None
+    failures: list[Failure] = field(default_factory=list)
+    items_in: int = 0
+    items_out: int = 0
+    expanded: int = 0
+    dead: int = 0
+    made: int = 0
+
+
+class _Reader:
+    """Walks the outputs and failures of an answer by the offset of their input."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._value = self._failure = 0
+
+    def read(self, offset: int, width: int) -> tuple[list[Any], list[int] | None, list[tuple[int, Raised]]]:
+        """Outputs, their inputs' numbers within the piece, and failures of the inputs [offset, offset + width)."""
+        answer, start, upto = self._answer, self._value, offset + width
+        origin = answer.origin
+        if origin is None:
+            stop = min(upto, len(answer.values))
+            within = None
+        else:
+            stop = start
+            while stop < len(origin) and origin[stop] < upto:
+                stop += 1
+            within = [o - offset for o in origin[start:stop]] if offset or stop < len(origin) else origin
+        self._value = stop
+        values = answer.values if stop - start == len(answer.values) else answer.values[start:stop]
+        first = self._failure
+        while self._failure < len(answer.failed) and answer.failed[self._failure][0] < upto:
+            self._failure += 1
+        return values, within, [(at - offset, raised) for at, raised in answer.failed[first : self._failure]]
+
+
+def settle(ticket: Ticket, answer: Answer) -> Settled:
+    """Turn `answer` into blocks; the blocks of `ticket` are used up.
+
+    Results cover exactly what the settled inputs covered, so whatever yielded nothing is a
+    tombstone in them; under ``on_error="keep"`` the failures stand in their ``kept``.
+    """
+    done = Settled()
+    reader = _Reader(answer)
+    each = answer.nbytes // max(1, len(answer.values))
+    per_member = ticket.stage.spec.kind == "map_batches"
+    offset, left, parked = 0, answer.taken, answer.parked
+    for block in ticket.blocks:
+        taken = min(left, len(block.values))
+        whole = taken == len(block.values)
+        left -= taken
+        if taken:
+            settled = block if whole else block.cut(taken)
+            members = settled.members
+            width = len(members.tags) if per_member and members is not None else taken
+            _settle_block(done, ticket, settled, *reader.read(offset, width), each, ticket.base if offset == 0 else 0)
+            offset += width
+        if not whole:
+            if parked:
+                _park(done, ticket, block, len(reader.read(offset, 1)[0]), answer, each)
+                parked = False
+            else:
+                done.rest.append(block)
+    return done
+
+
+def _settle_block(
+    done: Settled,
+    ticket: Ticket,
+    block: Block,
+    values: list[Any],
+    within: list[int] | None,
+    failed: list[tuple[int, Raised]],
+    each: int,
+    base: int,
+) -> None:
+    """A block whose inputs are all settled. `base`: children that its first input had given before."""
+    stage, members = ticket.stage, block.members
+    kind, nbytes = stage.spec.kind, each * len(values)
+    tags: Sequence[Tag] = block.tags
+    inputs: list[Any] = block.values
+    weight = 1  # of one input
+    if members is not None:
+        if kind == "map_batches":
+            tags, inputs = members.tags, block.values[0]
+        else:
+            weight = members.weight
+    counts: dict[int, int] = {0: base} if base else {}
+    new_tags: Sequence[Tag] = tags
+    if kind == "flat_map":
+        new_tags = _child_tags(tags, within or [], counts)
+    elif within is not None:
+        new_tags = [tags[o] for o in within]
+    failures = []
+    for at, raised in failed:
+        if is_kept(inputs[at]):
+            continue
+        count = counts.pop(at, 0)
+        place = child(tags[at], count) if count else tags[at]
+        failures.append(
+            Failure(raised.error, seq=place, stage=stage.spec.name, attempts=ticket.attempt,
+                    value=inputs[at], traceback=raised.traceback)
+        )  # fmt: skip
+    dead = weight * len(failures)
+    done.failures += failures
+    done.dead += dead
+    shown = sum(map(is_kept, inputs)) if kind in ("sink", "consume") and members is None else 0
+    done.items_in += block.weight - shown
+    if kind in ("sink", "consume"):
+        done.items_out += block.weight - shown - dead
+        done.outs.append(block)
+        return
+    if kind == "flat_map":
+        done.expanded += weight * len(counts)
+        done.items_out += len(values)
+        outs = spread(block, new_tags, values, nbytes) if block.spans is None else [_over_spans(block, new_tags, values)]
+    elif kind == "map_batches":
+        done.items_out += len(values)
+        outs = spread(block, new_tags, values, nbytes)
+    else:
+        block.tags, block.values, block.nbytes = new_tags, values, nbytes
+        done.items_out += block.weight if values else 0
+        outs = [block]
+    if stage.on_error == "keep":
+        for failure in failures:
+            at_ = position(failure.seq)  # type: ignore[arg-type]
+            home = next((b for b in outs if b.lo <= at_ < b.hi), outs[0])
+            home.kept = {**(home.kept or {}), at_: failure}
+    done.outs += outs
+
+
+def _child_tags(tags: Sequence[Tag], within: list[int], counts: dict[int, int]) -> list[Tag]:
+    """Tags of children in order; `counts` gets the number of children of each input that has some."""
+    out: list[Tag] = []
+    for at in within:
+        number = counts.get(at, 0)
+        out.append(child(tags[at], number))
+        counts[at] = number + 1
+    return out
+
+
+def _over_spans(block: Block, tags: Sequence[Tag], values: list[Any]) -> Block:
+    """Children of a batch that covers several pieces: all lie in the first, the others become tombstones."""
+    out = block.like(block.lo, block.hi, tags, values, block.nbytes)
+    out.spans, out.freed, out.kept = block.spans, block.freed, block.kept
+    return out
+
+
+def _park(done: Settled, ticket: Ticket, block: Block, made: int, answer: Answer, each: int) -> None:
+    """The first input of `block` is a paused expansion that has just given `made` children."""
+    if len(block.values) > 1:
+        paused = block.cut(1)
+        done.rest.append(block)
+    else:
+        paused = block
+    if made:
+        tag = paused.tags[0]
+        tags = [child(tag, ticket.base + i) for i in range(made)]
+        stop = position(child(tag, ticket.base + made))
+        out = paused.like(paused.lo, stop, tags, answer.values[-made:], each * made)
+        done.outs.append(out)
+        done.items_out += made
+        done.made = made
+        paused.lo = stop
+    done.parked = paused

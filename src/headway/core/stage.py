@@ -1,0 +1,184 @@
+"""One running stage: its inbox, its slots, and how much work may be handed out at a time."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from headway.core.batch import Batcher
+from headway.core.block import Block, Position
+from headway.core.gate import Gate
+from headway.core.meter import StageMeter
+from headway.core.plan import BLOCK, LARGE_QUEUE, SMALL_QUEUE, BatchPlan, GatePlan, StagePlan
+from headway.core.spec import UnbatchSpec
+from headway.core.ticket import Ticket
+
+BLOCK_S = 0.005
+"""A block is cut so that its calls take about this long in all."""
+CREDIT_S = 0.001
+"""A slot gets one block at a time from here up, and up to CREDITS below."""
+CREDITS = 4
+
+
+class Slot:
+    """A place where a call can run. ``tickets`` are in hand, the first one running.
+
+    ``mark``: until when the slot's time has been counted.
+    """
+
+    __slots__ = ("mark", "number", "stage", "tickets")
+
+    def __init__(self, stage: Stage, number: int) -> None:
+        self.stage, self.number = stage, number
+        self.tickets: deque[Ticket] = deque()
+        self.mark = 0.0
+
+
+class Stage:
+    """The inbox in front of a stage and the slots behind it."""
+
+    def __init__(self, plan: StagePlan, index: int, *, shows_kept: bool, now: float) -> None:
+        self.plan, self.spec, self.index = plan, plan.spec, index
+        self.on_error, self.keeps_total, self.shows_kept = plan.on_error, plan.keeps_total, shows_kept
+        self.steps: list[Gate | Batcher | UnbatchSpec] = [
+            Gate() if isinstance(step, GatePlan)
+            else Batcher(step.spec.size, step.spec.within, step.limit,
+                         total=step.total, show_kept=not step.spec.for_map)
+            if isinstance(step, BatchPlan)
+            else step
+            for step in plan.intake
+        ]  # fmt: skip
+        self.inbox: deque[Block] = deque()
+        self.queued = self.queued_bytes = self.in_hand = self.reserved = self.max_depth = 0
+        self.slots = [Slot(self, n) for n in range(plan.spec.workers)]
+        self.parked: list[Ticket] = []
+        self.meter = StageMeter(now)
+
+    @property
+    def batchers(self) -> list[Batcher]:
+        return [step for step in self.steps if isinstance(step, Batcher)]
+
+    @property
+    def gates(self) -> list[Gate]:
+        return [step for step in self.steps if isinstance(step, Gate)]
+
+    @property
+    def busy_slots(self) -> int:
+        return sum(1 for slot in self.slots if slot.tickets)
+
+    @property
+    def runnable(self) -> int:
+        """Items that a free slot could take now: queued, or in a worker's hands and not started."""
+        return self.queued + (max(0, self.in_hand - self.busy_slots) if self.in_hand else 0)
+
+    def capacity(self) -> int:
+        """Most runnable items: what the user set, else enough for four blocks a slot."""
+        if self.spec.queue is not None:
+            return self.spec.queue
+        return max(SMALL_QUEUE, 2 * len(self.slots), min(LARGE_QUEUE, 4 * self._target() * len(self.slots)))
+
+    def _target(self) -> int:
+        """Items that take about BLOCK_S; 1 until 16 calls were measured."""
+        mean = self.meter.mean_service
+        if mean is None:
+            return 1
+        return max(1, min(BLOCK, int(BLOCK_S / mean))) if mean > 0 else BLOCK
+
+    def block_size(self, room: int) -> int:
+        """Items for the next dispatch: never more than leaves a slot idle, or than `room`, or than the queue."""
+        share = -(-self.queued // len(self.slots))
+        return max(1, min(self._target(), share, room, self.spec.queue or BLOCK))
+
+    def free_slot(self) -> Slot | None:
+        """A slot that may be given a block: an idle one first, else one with a credit left."""
+        best = min(self.slots, key=lambda slot: len(slot.tickets)) if len(self.slots) > 1 else self.slots[0]
+        if not best.tickets:
+            return best
+        return best if len(best.tickets) < self.credits() else None
+
+    def credits(self) -> int:
+        """Blocks that a slot may have in hand. One where a generator may pause, since order must survive it."""
+        mean = self.meter.mean_service
+        if mean is None or self.spec.kind in ("flat_map", "consume"):
+            return 1
+        return 1 if mean * self._target() >= CREDIT_S else CREDITS
+
+    def push(self, block: Block, now: float) -> None:
+        """Queue a block that has live values."""
+        block.entered = now
+        self.inbox.append(block)
+        self._count(block, 1)
+        self.max_depth = max(self.max_depth, self.queued)
+
+    def put_back(self, blocks: list[Block]) -> None:
+        """Return blocks that were handed out and not started to the front, in order."""
+        for block in reversed(blocks):
+            self.inbox.appendleft(block)
+            self._count(block, 1)
+
+    def _count(self, block: Block, sign: int) -> None:
+        self.queued += sign * len(block.values)
+        self.queued_bytes += sign * block.nbytes
+
+    def take(self, count: int) -> list[Block]:
+        """Up to `count` items from the front of the inbox, in blocks."""
+        blocks = []
+        while count and self.inbox:
+            block = self.inbox[0]
+            if len(block.values) <= count:
+                self.inbox.popleft()
+            else:
+                block = block.cut(count)
+            count -= len(block.values)
+            self._count(block, -1)
+            blocks.append(block)
+        return blocks
+
+    def take_at(self, at: Position) -> list[Block]:
+        """The one item at position `at`, if it is queued here."""
+        for number, block in enumerate(self.inbox):
+            if block.lo == at:
+                if len(block.values) > 1:
+                    block = block.cut(1)
+                else:
+                    del self.inbox[number]
+                self._count(block, -1)
+                return [block]
+        return []
+
+    def tail(self) -> Block | None:
+        """The last block that is queued or in hand, where the stage keeps order: tombstones join it."""
+        if self.inbox:
+            return self.inbox[-1]
+        if self.slots[0].tickets:
+            return self.slots[0].tickets[-1].blocks[-1]
+        return self.parked[-1].blocks[-1] if self.parked else None
+
+    def drop_from(self, at: Position) -> list[Block]:
+        """Remove and return what is queued at or above the position `at`."""
+        kept, dropped = deque[Block](), []
+        for block in self.inbox:
+            if block.hi <= at:
+                kept.append(block)
+                continue
+            self._count(block, -1)
+            if block.lo < at:
+                head = block.cut_at(at)
+                if head.values:
+                    kept.append(head)
+                    self._count(head, 1)
+                elif kept:
+                    kept[-1].hi = at
+                else:
+                    dropped.append(head)
+            dropped.append(block)
+        self.inbox = kept
+        return dropped
+
+    @property
+    def empty(self) -> bool:
+        return not (
+            self.inbox
+            or self.in_hand
+            or self.parked
+            or any(not step.empty for step in self.steps if not isinstance(step, UnbatchSpec))
+        )

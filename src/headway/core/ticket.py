@@ -1,0 +1,72 @@
+"""One dispatch: what a worker is given, what it answers, and the cell that settles once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headway.core.block import Block, Raised, Tag
+
+if TYPE_CHECKING:
+    from headway.core.stage import Slot, Stage
+
+
+@dataclass(slots=True)
+class Job:
+    """A ticket as its worker sees it.
+
+    ``values`` are the inputs in order, never a tombstone; ``tags`` run in parallel. ``limit`` is
+    the number of children that an expansion may make before it must pause (0: no expansion).
+    """
+
+    ticket: int
+    values: list[Any]
+    tags: Sequence[Tag]
+    limit: int = 0
+
+
+@dataclass(slots=True)
+class Answer:
+    """What a worker did with a job.
+
+    The first ``taken`` inputs are settled; the rest were not started. ``values`` are the outputs in
+    order. ``origin[i]`` is the offset of the input that output i came from (None: output i is that
+    of input i, none missing); in ``map_batches`` offsets count members over all batches of the job.
+    ``failed`` holds (offset, what was raised), offsets rising; an offset in neither list was filtered.
+    ``parked``: the input at offset ``taken`` is an expansion that paused after the children given.
+    ``started`` and ``stopped`` are readings of the driver's clock; ``cpu`` is the seconds of CPU
+    within them, ``sample`` the service time of one call picked at random; ``nbytes`` the size of ``values``.
+    """
+
+    ticket: int
+    taken: int
+    values: list[Any] = field(default_factory=list)
+    origin: list[int] | None = None
+    failed: list[tuple[int, Raised]] = field(default_factory=list)
+    parked: bool = False
+    nbytes: int = 0
+    started: float = 0.0
+    stopped: float = 0.0
+    cpu: float = 0.0
+    sample: float | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """The settle-once cell of a dispatch: open while the engine lists it, retired by its one answer.
+
+    ``base`` is the number of children that a paused expansion has delivered; ``reserved`` the
+    children that its worker may be making now.
+    """
+
+    number: int
+    stage: Stage
+    slot: Slot
+    blocks: list[Block]
+    count: int
+    since: float
+    base: int = 0
+    reserved: int = 0
+    recalled: bool = False
+    attempt: int = 1
