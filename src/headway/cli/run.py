@@ -1,0 +1,78 @@
+"""`headway run`: a pipeline from a module or file, run to its end.
+
+What does not belong here: how a run is stopped or reported; the library does both.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from headway import Pipeline, RunError
+from headway.cli.reference import resolve
+
+
+def pipeline_of(reference: str) -> Pipeline[Any]:
+    """Give the pipeline that `MODULE:NAME` names, or that the function of that name returns."""
+    found = resolve(reference)
+    if callable(found) and not isinstance(found, Pipeline | type):
+        found = found()
+    if not isinstance(found, Pipeline):
+        raise click.UsageError(
+            f"{reference} is of type {type(found).__name__}; a Pipeline is needed, or a function that returns one"
+        )
+    return found
+
+
+def workers_of(settings: Iterable[str]) -> dict[str, int]:
+    """Read `stage=workers` pairs."""
+    workers = {}
+    for setting in settings:
+        stage, equals, number = setting.rpartition("=")
+        if not equals or not stage or not number.isascii() or not number.isdigit() or int(number) < 1:
+            raise click.BadParameter(
+                f"{setting!r} is not of the form STAGE=WORKERS with a whole number from 1, as in parse=4",
+                param_hint="--set",
+            )
+        workers[stage] = int(number)
+    return workers
+
+
+@click.command("run", epilog="Example: headway run jobs.py:pipeline --set parse=4")
+@click.argument("reference", metavar="MODULE:PIPELINE")
+@click.option("--set", "settings", metavar="STAGE=WORKERS", multiple=True, help="Number of workers of a stage.")
+@click.option("--inline", is_flag=True, help="Run every stage on one thread, for a debugger.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress, and no report unless --json asks for it.")
+@click.option("--ui", is_flag=True, help="Not available in this version.")
+def run_command(reference: str, settings: tuple[str, ...], inline: bool, as_json: bool, quiet: bool, ui: bool) -> None:
+    """Run a pipeline to its end and print its report.
+
+    MODULE is a dotted name or the path of a Python file, PIPELINE the name of a Pipeline in it or of
+    a function that returns one. Ctrl-C finishes what was read and stops; a second one stops at once.
+    """
+    if ui:
+        raise click.UsageError("--ui is not available in this version; progress is shown in the terminal")
+    pipeline = pipeline_of(reference).with_workers(workers_of(settings))
+    how: dict[str, Any] = {"progress": sys.stderr.isatty() and not quiet}
+    if inline:
+        how["mode"] = "inline"
+    try:
+        report = pipeline.run(**how)
+    except (RunError, KeyboardInterrupt) as error:
+        _show(getattr(error, "report", None), as_json=as_json, quiet=quiet)
+        raise
+    _show(report, as_json=as_json, quiet=quiet)
+
+
+def _show(report: Any, *, as_json: bool, quiet: bool) -> None:
+    if report is None:
+        return
+    if as_json:
+        click.echo(json.dumps(report.to_dict(), indent=2, default=repr))
+    elif not quiet:
+        click.echo(str(report))
