@@ -1,0 +1,180 @@
+"""The two tables that a job keeps in its target: ``_headway_jobs`` and ``_headway_rejects``.
+
+They are written in the transaction of the data that they speak of. What does not belong here: when.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headway.errors import HeadwayError
+from headway.io.columns import Bytes, Int, Text
+from headway.io.table import Column, Table
+from headway.io.target import Target, encoder, quoted
+
+JOBS = "_headway_jobs"
+REJECTS = "_headway_rejects"
+
+_JOBS_TABLE = Table(
+    JOBS,
+    (
+        Column("job"),
+        Column("epoch", Int(), required=True),
+        Column("fingerprint", required=True),
+        Column("position"),
+        Column("counts"),
+        Column("finished_at"),
+    ),
+    key=("job",),
+    mode="upsert",
+)
+_REJECTS_TABLE = Table(
+    REJECTS,
+    (
+        Column("job", required=True),
+        Column("attempt", Int(), required=True),
+        Column("seq", Int(), required=True),
+        Column("file", required=True),
+        Column("line", Int(), required=True),
+        Column("byte", Int(), required=True),
+        Column("length", Int(), required=True),
+        Column("stage", required=True),
+        Column("reason", required=True),
+        Column("message", required=True),
+        Column("raw", Text(), required=True),
+        Column("raw_bytes", Bytes()),
+    ),
+)
+
+
+class Position(NamedTuple):
+    """Where a job goes on: the next byte, physical line, range and record of its file."""
+
+    file: str
+    byte: int
+    line: int
+    number: int
+    seq: int
+
+
+@dataclass(slots=True)
+class Counts:
+    """Source rows, each counted once: read = written + rejected + skipped + filtered."""
+
+    read: int = 0
+    written: int = 0
+    rejected: int = 0
+    skipped: int = 0
+    filtered: int = 0
+
+
+class RejectRecord(NamedTuple):
+    """One row of ``_headway_rejects`` without its job and attempt."""
+
+    seq: int
+    file: str
+    line: int
+    byte: int
+    length: int
+    stage: str
+    reason: str
+    message: str
+    raw: str
+    raw_bytes: bytes | None
+
+
+class SavedJob(NamedTuple):
+    """What the target knows of a job; `position` is None where nothing was committed yet."""
+
+    fingerprint: str
+    position: Position | None
+    counts: Counts
+    finished_at: str | None
+
+
+class Bookkeeping:
+    """One job's entries in its target. `epoch` fences off an earlier run that is still alive."""
+
+    def __init__(self, target: Target, job: str) -> None:
+        self._target, self._job, self._epoch = target, job, 0
+        self._encode = encoder(target.kind)
+
+    def saved(self) -> SavedJob | None:
+        """Look the job up."""
+        if self._target.describe(JOBS) is None:
+            return None
+        found = self._target.execute(
+            f"SELECT fingerprint, position, counts, finished_at FROM {JOBS} WHERE job = ?", (self._job,)
+        )
+        if not found:
+            return None
+        fingerprint, position, counts, finished_at = found[0]
+        return SavedJob(
+            fingerprint,
+            Position(**json.loads(position)) if position else None,
+            Counts(**json.loads(counts)) if counts else Counts(),
+            finished_at,
+        )
+
+    def claim(self, fingerprint: str) -> None:
+        """Make the job this run's, inside a transaction; an earlier run cannot commit any more."""
+        for table in (_JOBS_TABLE, _REJECTS_TABLE):
+            if self._target.describe(table.name) is None:
+                self._target.create(table)
+        found = self._target.execute(f"SELECT epoch FROM {JOBS} WHERE job = ?", (self._job,))
+        if found:
+            self._epoch = found[0][0] + 1
+            self._target.execute(f"UPDATE {JOBS} SET epoch = ? WHERE job = ?", (self._epoch, self._job))
+        else:
+            self._epoch = 1
+            self._target.execute(
+                f"INSERT INTO {JOBS} (job, epoch, fingerprint) VALUES (?, ?, ?)", (self._job, self._epoch, fingerprint)
+            )
+
+    def advance(self, position: Position, counts: Counts, *, finished: bool) -> None:
+        """Move the position, in the transaction of what it covers. Raises HeadwayError if the job was taken over."""
+        finished_at = datetime.now(UTC).isoformat(timespec="seconds") if finished else None
+        moved = self._target.execute(
+            f"UPDATE {JOBS} SET position = ?, counts = ?, finished_at = ? WHERE job = ? AND epoch = ? RETURNING 1",
+            (json.dumps(position._asdict()), json.dumps(asdict(counts)), finished_at, self._job, self._epoch),
+        )
+        if not moved:
+            raise HeadwayError(f"job {self._job!r} was taken over by another run; this one stops here")
+
+    def reject(self, rejects: Sequence[RejectRecord]) -> None:
+        """Store rows that were set aside."""
+        if rejects:
+            columns = [[self._job] * len(rejects), [1] * len(rejects), *map(list, zip(*rejects, strict=True))]
+            batch = self._target.decode(_REJECTS_TABLE, [self._encode(_REJECTS_TABLE, columns)])
+            self._target.insert(_REJECTS_TABLE, batch)
+
+    def export_rejects(self, path: Path) -> int:
+        """Write the job's rejects as JSON lines, replacing the file at once; give their number."""
+        names = _REJECTS_TABLE.names
+        sql = f"SELECT {', '.join(map(quoted, names))} FROM {REJECTS} WHERE job = ? ORDER BY seq, attempt"
+        count = 0
+        beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+        try:
+            with beside.open("w", encoding="utf-8") as file:
+                for row in self._target.rows(sql, (self._job,)):
+                    file.write(json.dumps(_as_json(dict(zip(names, row, strict=True))), ensure_ascii=False) + "\n")
+                    count += 1
+            beside.replace(path)
+        except OSError as error:
+            raise HeadwayError(f"--rejects {path}: {error.strerror}") from error
+        finally:
+            beside.unlink(missing_ok=True)
+        return count
+
+
+def _as_json(record: dict[str, Any]) -> dict[str, Any]:
+    raw = record["raw_bytes"]
+    record["raw_bytes"] = None if raw is None else base64.b64encode(raw).decode()
+    return record

@@ -1,0 +1,129 @@
+"""Which source rows a key refuses, exactly as a plain loop over the file would find.
+
+The meaning: source rows in order; each is written to all its tables or, if one of its output rows
+repeats a value that may stand once (in the target, in a row that stands before it, or within the
+row itself), to none of them. Only values that occur twice or are in the target already can refuse
+anything, so the loop is walked for their rows alone. What does not belong here: writing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from headway.io.columns import Int
+from headway.io.table import Table, Unique
+from headway.io.target import Target
+
+
+@dataclass(slots=True)
+class Batch:
+    """Rows of one table in one commit; `sources` are their source rows, counted from 0 in the commit."""
+
+    table: Table
+    rows: Any
+    sources: list[int]
+
+    def without(self, dropped: Collection[int], end: int, target: Target) -> Batch:
+        """Give the rows whose source is not in `dropped` and below `end`."""
+        if not dropped and (not self.sources or self.sources[-1] < end):
+            return self
+        kept = [index for index, source in enumerate(self.sources) if source < end and source not in dropped]
+        return Batch(self.table, target.take(self.rows, kept), [self.sources[index] for index in kept])
+
+
+class Conflict(NamedTuple):
+    """Why a source row lost."""
+
+    table: Table
+    unique: Unique
+    value: Any
+
+    @property
+    def message(self) -> str:
+        """Say which value of which columns stands already."""
+        return f"{self.table.name}: {', '.join(self.unique.columns)} = {self.value!r} stands already"
+
+
+class Refusals:
+    """Finds the losers of one commit after the other. Reads the target inside the open transaction."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._highest: dict[tuple[str, tuple[str, ...]], int] = {}
+
+    def losers(self, batches: Iterable[Batch], excluded: Collection[int] = ()) -> Mapping[int, Conflict]:
+        """Give source row -> conflict; rows of `excluded` take no part."""
+        claims: dict[int, list[tuple[set[Any], Conflict]]] = {}
+        for batch in batches:
+            for unique in batch.table.refusals:
+                self._collect(batch, unique, claims)
+        lost: dict[int, Conflict] = {}
+        for source in sorted(claims.keys() - excluded if excluded else claims):
+            conflict = _settle(claims[source])
+            if conflict is not None:
+                lost[source] = conflict
+        return lost
+
+    def _collect(self, batch: Batch, unique: Unique, claims: dict[int, list[tuple[set[Any], Conflict]]]) -> None:
+        """Add, per source row, its claims on values that somebody else might hold."""
+        positions = batch.table.positions(unique.columns)
+        values = self._target.values(batch.rows, positions)
+        distinct = set(values)
+        taken = self._taken(batch.table, unique, positions, distinct)
+        doubtful = taken | _repeated(values, distinct)
+        if not doubtful:
+            return
+        for index, value in enumerate(values):
+            if value in doubtful and not _has_null(value):
+                claim = (taken, Conflict(batch.table, unique, value))
+                claims.setdefault(batch.sources[index], []).append(claim)
+
+    def _taken(self, table: Table, unique: Unique, positions: Sequence[int], distinct: set[Any]) -> set[Any]:
+        """Give the values that the table holds already; ascending numbers need no look into it."""
+        if len(positions) > 1 or not isinstance(table.columns[positions[0]].type, Int):
+            return self._target.existing(table, unique.columns, distinct)
+        numbers = {value for value in distinct if value is not None}
+        if not numbers:
+            return set()
+        name = table.name, unique.columns
+        highest = self._highest.get(name)
+        if highest is None:
+            highest = self._target.highest(table.name, unique.columns[0])
+        self._highest[name] = max(numbers) if highest is None else max(highest, max(numbers))
+        if highest is None:
+            return set()
+        candidates = [number for number in numbers if number <= highest] if min(numbers) <= highest else []
+        return self._target.existing(table, unique.columns, candidates) if candidates else set()
+
+
+def _settle(claims: list[tuple[set[Any], Conflict]]) -> Conflict | None:
+    """Take all values of one source row, or none; a reject outranks a skip."""
+    lost: Conflict | None = None
+    own: set[tuple[int, Any]] = set()
+    for taken, conflict in claims:
+        mine = (id(taken), conflict.value)
+        if (conflict.value in taken or mine in own) and (lost is None or lost.unique.reason == "skipped"):
+            lost = conflict
+        own.add(mine)
+    if lost is None:
+        for taken, conflict in claims:
+            taken.add(conflict.value)
+    return lost
+
+
+def _repeated(values: Sequence[Any], distinct: set[Any]) -> set[Any]:
+    if len(distinct) == len(values):
+        return set()
+    return {value for value, count in Counter(values).items() if count > 1}
+
+
+def _has_null(value: Any) -> bool:
+    return value is None or (type(value) is tuple and None in value)
+
+
+def last_per_key(keys: Sequence[Any]) -> list[int]:
+    """Give where each key stands last, in order."""
+    return sorted(dict(zip(keys, range(len(keys)), strict=True)).values())

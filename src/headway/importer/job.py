@@ -1,0 +1,303 @@
+"""The import job: one file into the tables of one target, in file order.
+
+Put together from a source of ranges, one stage that parses them in processes, and one ordered
+writer. What does not belong here: how any of the three works, and what a terminal shows.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from headway.errors import CheckpointError, HeadwayError, PlanError, TooManyFailures
+from headway.importer.bookkeeping import Bookkeeping, Counts, Position, SavedJob
+from headway.importer.declare import Binding, Declaration, bind, read_tables
+from headway.importer.limits import RejectLimit
+from headway.importer.parse import ParseJob, RangeParser, open_parser, parse_range, read_range
+from headway.importer.rowfunction import load
+from headway.importer.writer import ImportWriter, Stopped
+from headway.io.csv_format import CsvFormat
+from headway.io.csv_ranges import CsvRanges
+from headway.io.target import Address, Target
+
+TAB_SUFFIXES = (".tsv", ".tab")
+
+
+@dataclass(slots=True)
+class ImportResult:
+    """What an import did. `read = written + rejected + skipped + filtered`, in source rows.
+
+    They count the whole job, also what an earlier run of it did; `resumed_at` is the row at which
+    this run began, None if at the first. `seconds` and `rate` (rows/s) are of this run. `tables`:
+    output rows written by this run, an overwritten one counted again. `report`: the pipeline's own.
+    """
+
+    job: str
+    read: int = 0
+    written: int = 0
+    rejected: int = 0
+    skipped: int = 0
+    filtered: int = 0
+    resumed_at: int | None = None
+    seconds: float = 0.0
+    rate: float = 0.0
+    tables: dict[str, int] = field(default_factory=dict)
+    report: Any = None
+    finished: bool = False
+    """the end of the file was reached, by this run or an earlier one"""
+    already_finished: bool = False
+    """an earlier run had finished the job: nothing was done"""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give what ``--json`` prints."""
+        names = ("read", "written", "rejected", "skipped", "filtered", "resumed_at", "seconds", "rate", "tables")
+        report = self.report.to_dict() if self.report is not None else {}
+        return {name: getattr(self, name) for name in names} | {"report": report}
+
+
+class TooManyRejects(TooManyFailures):
+    """More rows were set aside than ``max_rejects`` allows. `result` says what was imported."""
+
+    def __init__(self, message: str, result: ImportResult) -> None:
+        super().__init__(message)
+        self.result, self.report = result, result.report
+
+
+class ImportJob:
+    """One run of an import. `begin` is called once everything is checked, `advance` after every commit.
+
+    Every mistake that can be seen without reading rows raises PlanError, at the latest when `run`
+    is called and before anything is written.
+    """
+
+    def __init__(
+        self,
+        source: str | Path,
+        target: str | Path,
+        *,
+        table: str | None = None,
+        delimiter: str | None = None,
+        encoding: str = "utf-8",
+        no_header: bool = False,
+        key: str | Sequence[str] = (),
+        mode: str | None = None,
+        keep: str | None = None,
+        process: str | Callable[..., Any] | None = None,
+        tables: str | Path | Mapping[str, Any] | None = None,
+        workers: int | str = "auto",
+        max_rejects: int | str | None = None,
+        rejects: str | Path | None = None,
+        job: str | None = None,
+        begin: Callable[[ImportJob], None] = lambda _job: None,
+        advance: Callable[[ImportJob], None] = lambda _job: None,
+    ) -> None:
+        self.path, self.address = Path(source).resolve(), Address.parse(str(target))
+        self.workers = _workers(workers)
+        self.limit = RejectLimit.parse(max_rejects)
+        self._process, self._rejects = process, Path(rejects) if rejects is not None else None
+        self._begin, self._advance = begin, advance
+        key = tuple(part.strip() for part in key.split(",")) if isinstance(key, str) else tuple(key)
+        if tables is not None:
+            if key or mode or keep:
+                raise PlanError("--key, --mode and --keep stand in the file given by --tables, per table")
+            self._declarations, self._default = read_tables(tables), table
+        else:
+            self._declarations = [Declaration(table or _table_name(self.path), None, key, mode, keep)]
+            self._default = self._declarations[0].name
+        if self._rejects is not None and not self._rejects.parent.is_dir():
+            raise PlanError(f"--rejects {rejects}: there is no folder {self._rejects.parent}")
+        if isinstance(process, str):
+            load(process)
+        delimiter = delimiter or ("\t" if self.path.suffix.lower() in TAB_SUFFIXES else ",")
+        self._format, self._header = CsvFormat(delimiter=delimiter, encoding=encoding), not no_header
+        self.table_names = [declaration.name for declaration in self._declarations]
+        self.name = job or f"{self.path}:{','.join(self.table_names)}"
+        self.size = self.start_byte = 0
+        self.counts, self.bytes_done, self.started = Counts(), 0, time.monotonic()
+        self.binding: Binding | None = None
+        self.stopped: Stopped | None = None
+        self.result = ImportResult(self.name)
+
+    def run(self) -> ImportResult:
+        """Import the file.
+
+        Raises PlanError (nothing was touched), CheckpointError (the job cannot go on from what the
+        target holds), TooManyRejects, another RunError, or KeyboardInterrupt. In all but the first
+        two what was committed is a prefix of the file, and `self.result` tells which.
+        """
+        source = CsvRanges(self.path, self._format, header=self._header)
+        try:
+            self.size = source.size
+            was_there = self.address.path.exists()
+            target = self.address.open()
+            try:
+                return self._run(source, target)
+            finally:
+                untouched = self.binding is None and not was_there
+                target.close()
+                if untouched:
+                    self.address.path.unlink(missing_ok=True)
+        finally:
+            source.close()
+
+    def _run(self, source: CsvRanges, target: Target) -> ImportResult:
+        books = Bookkeeping(target, self.name)
+        fingerprint = source.fingerprint()
+        saved = books.saved()
+        if saved is not None:
+            self._check_saved(saved, fingerprint)
+            if saved.finished_at is not None:
+                return self._nothing_to_do(saved, books)
+        has_function = self._process is not None
+        binding = bind(self._declarations, source.head, target, has_function=has_function, default=self._default)
+        start, counts = self._start(source, saved)
+        _claim(target, books, binding, fingerprint)
+        self.binding, self.counts, self.start_byte, self.bytes_done = binding, counts, start.byte, start.byte
+        self.started = time.monotonic()
+        writer = ImportWriter(
+            target,
+            binding.tables,
+            books,
+            start=start,
+            counts=counts,
+            end=source.size,
+            limit=self.limit,
+            format=self._format,
+            read=partial(_read, self.path),
+            on_commit=self._moved,
+        )
+        self._begin(self)
+        try:
+            self._pump(source, writer)
+            self._conclude(writer)
+        finally:
+            self._settle(writer, resumed_at=start.seq or None)
+            if self._rejects is not None:
+                books.export_rejects(self._rejects)
+        self._check_limit()
+        return self.result
+
+    def _pump(self, source: CsvRanges, writer: ImportWriter) -> None:
+        job = self._parse_job(source)
+        with open_parser(job) as parser:
+            while not writer.stopped and (ranges := source.read(1)):
+                writer.write([parse_range(ranges[0], parser)])
+        writer.close(None)
+
+    def _parse_job(self, source: CsvRanges) -> ParseJob:
+        assert self.binding is not None
+        binding = self.binding
+        return ParseJob(
+            str(self.path), source.size, self._format, binding.names, binding.tables, binding.default,
+            binding.projection, self._process, self.address.kind,
+        )  # fmt: skip
+
+    def _conclude(self, writer: ImportWriter) -> None:
+        if writer.stopped is None:
+            if writer.position.byte != self.size:
+                raise HeadwayError(f"the run ended at byte {writer.position.byte} of {self.size}")
+            writer.finish()
+            self.result.finished = True
+
+    def _moved(self, writer: ImportWriter) -> None:
+        self.counts, self.bytes_done, self.stopped = writer.counts, writer.position.byte, writer.stopped
+        self._advance(self)
+
+    def _settle(self, writer: ImportWriter, *, resumed_at: int | None) -> None:
+        """Put what was committed into the result."""
+        result, seconds = self.result, time.monotonic() - self.started
+        for name, value in asdict(writer.counts).items():
+            setattr(result, name, value)
+        result.resumed_at, result.seconds, result.tables = resumed_at, seconds, dict(writer.written)
+        result.rate = (writer.position.seq - (resumed_at or 0)) / seconds if seconds else 0.0
+
+    def _check_limit(self) -> None:
+        result = self.result
+        if self.stopped is not None:
+            at = f"line {self.stopped.line}" + (f" ({self.stopped.reason})" if self.stopped.reason else "")
+            raise TooManyRejects(
+                f"stopped at {at}: more than {self.limit.text} rejects; the rows before it are committed. "
+                "Run the same command with a higher --max-rejects to go on there",
+                result,
+            )
+        if self.limit.exceeded(result.read - result.skipped, result.rejected):
+            raise TooManyRejects(f"{result.rejected} rejects are more than {self.limit.text}; the file was read to its end", result)
+
+    def _check_saved(self, saved: SavedJob, fingerprint: str) -> None:
+        if saved.fingerprint != fingerprint:
+            state = "was finished" if saved.finished_at else "was begun"
+            raise CheckpointError(
+                f"job {self.name!r} {state} with another content of {self.path}: the file has changed since. "
+                "Nothing was done. To import the file as it is now as a job of its own, give it a name: --job NAME"
+            )
+
+    def _nothing_to_do(self, saved: SavedJob, books: Bookkeeping) -> ImportResult:
+        for name, value in asdict(saved.counts).items():
+            setattr(self.result, name, value)
+        self.result.finished = self.result.already_finished = True
+        self.result.resumed_at = saved.position.seq if saved.position else 0
+        self.result.tables = dict.fromkeys(self.table_names, 0)
+        if self._rejects is not None:
+            books.export_rejects(self._rejects)
+        return self.result
+
+    def _start(self, source: CsvRanges, saved: SavedJob | None) -> tuple[Position, Counts]:
+        if saved is not None and saved.position is not None:
+            source.seek(saved.position._asdict())
+            return saved.position, saved.counts
+        position = Position(str(self.path), **source.position(), seq=0)
+        blanks = source.head.blanks
+        return position, Counts(read=blanks, skipped=blanks)
+
+
+def import_file(source: str | Path, target: str | Path, **options: Any) -> ImportResult:
+    """Import a CSV file into a DuckDB or SQLite database, in file order.
+
+    The options are those of ``headway import``, with underscores: `table`, `delimiter`, `encoding`,
+    `no_header`, `key`, `mode`, `keep`, `process` (``"module:function"`` or a function), `tables` (a
+    TOML file, or a mapping of its shape), `workers`, `max_rejects`, `rejects`, `job`. Raises
+    PlanError for a mistake in them, CheckpointError if the job was begun with another content of
+    the file, TooManyRejects (with `.result`) above `max_rejects`, RunError if the run failed.
+    """
+    return ImportJob(source, target, **options).run()
+
+
+def _claim(target: Target, books: Bookkeeping, binding: Binding, fingerprint: str) -> None:
+    target.begin()
+    try:
+        for table in binding.missing:
+            target.create(table)
+        books.claim(fingerprint)
+        target.commit()
+    except BaseException:
+        target.rollback()
+        raise
+
+
+def _read(path: Path, span: Any) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return read_range(descriptor, span, str(path))
+    finally:
+        os.close(descriptor)
+
+
+def _table_name(path: Path) -> str:
+    return path.name.split(".", 1)[0] or path.name
+
+
+def _workers(given: int | str) -> int:
+    if given == "auto":
+        return len(os.sched_getaffinity(0))
+    try:
+        workers = int(given)
+    except ValueError:
+        workers = 0
+    if workers < 1:
+        raise PlanError(f"--workers {given}: give a number of processes from 1, or auto")
+    return workers

@@ -1,0 +1,205 @@
+"""From a range of the file to the rows and rejects that it holds; runs in the workers.
+
+What does not belong here: order between ranges, conflicts between rows, the database.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from headway.core.block import DROP
+from headway.errors import HeadwayError, InternalError
+from headway.importer.collect import Collector, TableRows, Unfit
+from headway.importer.rowfunction import Reject, Row, prepare, row_type
+from headway.io.csv_format import ESCAPED, SENTINEL, CsvFormat, text_lines
+from headway.io.csv_ranges import Range
+from headway.io.csv_records import Layout, Place, Places
+from headway.io.table import Table
+from headway.io.target import encoder
+
+
+@dataclass(frozen=True)
+class ParseJob:
+    """All that a worker needs to know; it is sent to it once."""
+
+    path: str
+    size: int
+    format: CsvFormat
+    names: tuple[str, ...]
+    tables: tuple[Table, ...]
+    default: str | None
+    projection: tuple[int, ...] | None
+    """without a row function: the fields that make an output row (None: all)"""
+    process: str | Callable[..., Any] | None
+    target: str
+    """the kind of database: `duckdb` or `sqlite`"""
+
+
+class Fault(NamedTuple):
+    """Why a row is set aside: in which stage, a short reason, and a sentence."""
+
+    stage: str
+    reason: str
+    message: str
+
+
+class RejectedRow(NamedTuple):
+    """A row that was set aside. `record` counts from 0 within its range, `place.byte` within the file."""
+
+    record: int
+    place: Place
+    fault: Fault
+
+
+@dataclass(slots=True)
+class RangeResult:
+    """What a range held. Every number of a record is from 0 within the range, blank lines not counted."""
+
+    span: Range
+    lines: int
+    records: int
+    blanks: array[int]
+    """for each blank line the number of the record that follows it"""
+    filtered: array[int]
+    rejects: list[RejectedRow]
+    layout: Layout
+    tables: dict[str, TableRows]
+    nbytes: int
+
+
+class RangeParser:
+    """Parses ranges of one file and calls the row function on each of their records, in order."""
+
+    def __init__(self, job: ParseJob) -> None:
+        self._job = job
+        self._row = row_type(job.names)
+        self._function = prepare(job.process) if job.process is not None else None
+        self._call = self._function.call if self._function is not None else _projecting(job.projection)
+        self._collector = Collector(job.tables, job.default, encoder(job.target))
+        self._descriptor = os.open(job.path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Close the file and the row function's event loop."""
+        os.close(self._descriptor)
+        if self._function is not None:
+            self._function.close()
+
+    def parse(self, span: Range) -> RangeResult:
+        """Read, parse and convert one range.
+
+        A record that cannot become rows is a reject; what the row function raises never goes
+        further. Raises HeadwayError if the file is not what it was when its ranges were made.
+        """
+        data = read_range(self._descriptor, span, self._job.path)
+        text, dirty = self._job.format.decode(data)
+        lines = text_lines(text)
+        result = RangeResult(span, len(lines), 0, array("q"), array("q"), [], Layout(), {}, 0)
+        faults = self._offer(lines, result, dirty=dirty)
+        result.tables, unfit = self._collector.take()
+        faults.update((record, Fault("convert", why.reason, why.message)) for record, why in unfit.items())
+        if faults:
+            places = Places(data, span, result.layout, result.records)
+            result.rejects = [RejectedRow(record, places[record], faults[record]) for record in sorted(faults)]
+        result.nbytes = 2 * len(data)
+        return result
+
+    def _offer(self, lines: list[str], result: RangeResult, *, dirty: bool) -> dict[int, Fault]:
+        """Offer every record to the row function and its output to the collector; give the faults."""
+        count, width = len(lines), len(self._job.names)
+        lines.append(SENTINEL)
+        call, row, add = self._call, self._row, self._collector.add
+        layout, faults = result.layout, dict[int, Fault]()
+        index, until, shift = -1, 0, 0
+        reader = self._job.format.reader(lines)
+        for record in reader:
+            line, until = until, reader.line_num
+            if line == count:
+                break
+            if not record:
+                result.blanks.append(index + 1)
+                continue
+            index += 1
+            if line - index != shift:
+                shift = line - index
+                layout.starts(index, line)
+            if len(record) != width or dirty or until > count:
+                fault = self._framing(record, result.span, dirty=dirty, closed=until <= count)
+                if fault is not None:
+                    faults[index] = fault
+                    continue
+            try:
+                output = call(row(record)) if call is not None else record
+                if output is DROP or (output is not None and not add(index, output)):
+                    result.filtered.append(index)
+                elif output is None:
+                    faults[index] = Fault("process", "returned None", "return DROP to leave a row out")
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                faults[index] = _fault_of(error)
+        result.records = index + 1
+        return faults
+
+    def _framing(self, record: Sequence[str], span: Range, *, dirty: bool, closed: bool) -> Fault | None:
+        width = len(self._job.names)
+        if not closed:
+            if span.end < self._job.size:
+                raise InternalError(f"range {span} of {self._job.path} does not end at a record end")
+            return Fault("parse", "unclosed_quote", "a quote is open at the end of the file")
+        if len(record) != width:
+            reason = "too_few_fields" if len(record) < width else "too_many_fields"
+            return Fault("parse", reason, f"{len(record)} fields, expected {width}")
+        if dirty and (bad := ESCAPED.search("".join(record))):
+            byte = ord(bad[0]) - 0xDC00
+            return Fault("parse", "bad_encoding", f"byte \\x{byte:02x} is not {self._job.format.encoding}")
+        return None
+
+
+@contextmanager
+def open_parser(job: ParseJob) -> Iterator[RangeParser]:
+    """Make a worker's parser, and close it at its end."""
+    parser = RangeParser(job)
+    try:
+        yield parser
+    finally:
+        parser.close()
+
+
+def parse_range(span: Range, parser: RangeParser) -> RangeResult:
+    """The stage function: one range in, its rows and rejects out."""
+    return parser.parse(span)
+
+
+def read_range(descriptor: int, span: Range, path: str) -> bytes:
+    """Read the bytes of a range. Raises HeadwayError if the file has become shorter."""
+    data = os.pread(descriptor, span.end - span.start, span.start)
+    if len(data) < span.end - span.start:
+        raise HeadwayError(f"{path} became shorter while it was read")
+    return data
+
+
+def _projecting(indices: tuple[int, ...] | None) -> Callable[[Any], Any] | None:
+    """Give what makes an output row of a source row by itself; None if it is the same."""
+    return None if indices is None else lambda row: [row[index] for index in indices]
+
+
+def _fault_of(error: BaseException) -> Fault:
+    if isinstance(error, Reject):
+        return Fault("process", _sound(error.reason), _sound(error.message))
+    if isinstance(error, Unfit):
+        return Fault("convert", error.reason, _sound(error.message))
+    try:
+        message = str(error)
+    except Exception:
+        message = "its text could not be made"
+    return Fault("process", type(error).__name__, _sound(message))
+
+
+def _sound(text: str) -> str:
+    """Escape lone surrogates, which no database takes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

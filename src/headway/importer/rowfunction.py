@@ -1,0 +1,204 @@
+"""The user's row function: what it is given, what it may return, and how it is found.
+
+What does not belong here: reading rows, and what a table's columns are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections import namedtuple
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from operator import itemgetter
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from headway.errors import PlanError
+
+OutputRow = Mapping[str, Any] | Sequence[Any]
+
+
+class Reject(Exception):
+    """Raised by a row function: set this row aside, for `reason` (a short name) and an optional `message`."""
+
+    def __init__(self, reason: str, message: str = "") -> None:
+        super().__init__(reason, message)
+        self.reason, self.message = str(reason), str(message)
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}" if self.message else self.reason
+
+
+class Rows:
+    """Output rows for several tables, made by `rows`."""
+
+    __slots__ = ("tables",)
+
+    def __init__(self, tables: Mapping[str, Any]) -> None:
+        self.tables = tables
+
+    def __iter__(self) -> Iterator[tuple[str, OutputRow]]:
+        for name, given in self.tables.items():
+            if type(given) is list and (not given or isinstance(given[0], (Mapping, tuple, list))):
+                for row in given:
+                    yield name, row
+            else:
+                yield name, given
+
+
+def rows(**tables: OutputRow | list[OutputRow]) -> Rows:
+    """Return rows for several tables from a row function: ``rows(ledger={...}, balances=[{...}, {...}])``.
+
+    Each table gets a row (a mapping, or a sequence in column order) or a list of rows. They stand
+    or fall together with all that came from the same source row.
+    """
+    return Rows(tables)
+
+
+class Row(tuple[str, ...]):
+    """The values of one source row, with names.
+
+    Iterating gives values in column order; ``row.account``, ``row["account"]`` and ``row[1]`` give
+    one value; a column whose name is no identifier has only the last two.
+    """
+
+    __slots__ = ()
+    _index: Mapping[str, int] = {}
+
+    def __getitem__(self, key: Any) -> Any:
+        return tuple.__getitem__(self, self._index[key] if type(key) is str else key)
+
+    def asdict(self) -> dict[str, str]:
+        """Give column name -> value."""
+        return dict(zip(self._index, self, strict=True))
+
+
+def row_type(names: Sequence[str]) -> type[Row]:
+    """Make the type of the rows of one file, with an attribute per column."""
+    members: dict[str, Any] = {"__slots__": (), "_index": {name: index for index, name in enumerate(names)}}
+    getters = namedtuple("getters", [f"f{index}" for index in range(len(names))])  # C-speed attribute access
+    for index, name in enumerate(names):
+        if name.isidentifier() and name not in ("asdict", "_index") and not name.startswith("__"):
+            members[name] = getattr(getters, f"f{index}")
+    return type("Row", (Row,), members)
+
+
+class RowFunction(NamedTuple):
+    """A row function ready to be called with a row alone."""
+
+    call: Callable[[Row], Any]
+    close: Callable[[], None]
+
+
+def load(reference: str | Callable[..., Any]) -> tuple[Callable[..., Any], Callable[[], Any] | None]:
+    """Find ``MODULE:FUNCTION``; give the function and the module's `setup`, if it has one.
+
+    MODULE is a dotted name or the path of a .py file; the current folder and the file's own folder
+    are searched. A callable is taken as it is, without a `setup`. Raises PlanError saying what is
+    missing, or that the function does not take what it would be given.
+    """
+    if callable(reference):
+        return reference, None
+    name, colon, attribute = reference.rpartition(":")
+    if not colon or not name or not attribute:
+        raise PlanError(f"row function {reference!r}: write MODULE:FUNCTION, as in --process rules.py:check")
+    module = _module(name)
+    function = getattr(module, attribute, None)
+    if not callable(function):
+        names = sorted(n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == module.__name__)
+        raise PlanError(f"row function: {name} has no function {attribute!r}; it has {', '.join(names) or 'none'}")
+    setup = getattr(module, "setup", None)
+    setup = setup if callable(setup) else None
+    _check_arguments(function, reference, given=1 if setup is None else 2)
+    return function, setup
+
+
+def prepare(reference: str | Callable[..., Any]) -> RowFunction:
+    """Load a row function, run its module's `setup`, and make it callable with a row alone.
+
+    An async function is driven to its end row by row on a loop of its own; what an async generator
+    yields is collected. Whatever `setup` raises goes to the caller.
+    """
+    function, setup = load(reference)
+    if not (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)) and (
+        setup is None or not inspect.iscoroutinefunction(setup)
+    ):
+        return RowFunction(_bound(function, setup and setup(), has_setup=setup is not None), lambda: None)
+    loop = asyncio.new_event_loop()
+    run = loop.run_until_complete
+    state = setup() if setup else None
+    if inspect.isawaitable(state):
+        state = run(_awaited(state))
+    bound = _bound(function, state, has_setup=setup is not None)
+    if inspect.isasyncgenfunction(function):
+        return RowFunction(lambda row: iter(run(_collected(bound(row)))), loop.close)
+    if inspect.iscoroutinefunction(function):
+        return RowFunction(lambda row: run(bound(row)), loop.close)
+    return RowFunction(bound, loop.close)
+
+
+def is_stream(output: Any) -> bool:
+    """Whether a row function's output is something that yields rows."""
+    return isinstance(output, (Generator, Iterator))
+
+
+def _bound(function: Callable[..., Any], state: Any, *, has_setup: bool) -> Callable[[Row], Any]:
+    return (lambda row: function(row, state)) if has_setup else function
+
+
+async def _awaited(awaitable: Any) -> Any:
+    return await awaitable
+
+
+async def _collected(stream: AsyncGenerator[Any, None]) -> list[Any]:
+    return [row async for row in stream]
+
+
+def _check_arguments(function: Callable[..., Any], reference: str, *, given: int) -> None:
+    try:
+        inspect.signature(function).bind(*range(given))
+    except TypeError:
+        takes = "a row" if given == 1 else "a row and what the module's setup() returned"
+        raise PlanError(f"row function: {reference} has to take {takes}") from None
+    except ValueError:  # a builtin without a signature
+        return
+
+
+def _module(name: str) -> ModuleType:
+    if name.endswith(".py"):
+        return _module_of_file(Path(name))
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            raise PlanError(f"row function: there is no module {name!r} in {folder} or on Python's path") from None
+        raise PlanError(f"row function: {name} cannot be imported: {error}") from error
+    except Exception as error:
+        raise PlanError(f"row function: {name} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _module_of_file(path: Path) -> ModuleType:
+    path = path.resolve()
+    if not path.is_file():
+        raise PlanError(f"row function: {path}: there is no such file")
+    for folder in (str(Path.cwd()), str(path.parent)):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    name = f"headway_row_function_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise PlanError(f"row function: {path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise PlanError(f"row function: {path} cannot be imported: {type(error).__name__}: {error}") from error
+    return module

@@ -1,0 +1,269 @@
+"""The one ordered writer of an import: a sink of range results.
+
+Ranges are committed as a contiguous prefix of the file, a few at a time. One transaction holds
+their rows, their rejects, the job's counts and the position behind them; so a run that is killed
+leaves a prefix and its exact position. What does not belong here: parsing, SQL.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headway.importer.bookkeeping import Bookkeeping, Counts, Position, RejectRecord
+from headway.importer.conflicts import Batch, Refusals, last_per_key
+from headway.importer.limits import RejectLimit
+from headway.importer.parse import Fault, RangeResult
+from headway.io.csv_format import CsvFormat
+from headway.io.csv_ranges import Range
+from headway.io.csv_records import Place, Places
+from headway.io.table import Table
+from headway.io.target import ConstraintRefused, Target
+
+RANGES_A_COMMIT = 4
+SECONDS_A_COMMIT = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The reject that was one too many: it and what follows it was not taken."""
+
+    line: int
+    reason: str
+
+
+class ImportWriter:
+    """Sink of `RangeResult`, in file order. A range that was taken already is ignored.
+
+    `start` is where the file's first range begins, `read` gives the bytes of a range (for the raw
+    text of rows that lose a conflict). `on_commit` is called behind every commit.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        tables: Sequence[Table],
+        books: Bookkeeping,
+        *,
+        start: Position,
+        counts: Counts,
+        end: int,
+        limit: RejectLimit,
+        format: CsvFormat,
+        read: Callable[[Range], bytes],
+        on_commit: Callable[[ImportWriter], None] = lambda _writer: None,
+        on_stop: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.position, self.counts, self.stopped = start, counts, None
+        self.written = dict.fromkeys((table.name for table in tables), 0)
+        """rows written by this run, per table; an overwritten row counts again"""
+        self.stopped: Stopped | None
+        self._target, self._tables, self._books, self._limit = target, tables, books, limit
+        self._refusals = Refusals(target)
+        self._end, self._format, self._read = end, format, read
+        self._on_commit, self._on_stop = on_commit, on_stop
+        self._held: list[RangeResult] = []
+        self._next = start.number
+        self._fresh = start.seq == 0 and counts == Counts()
+        self._committed_at = time.monotonic()
+
+    def open(self, resume: dict[str, Any] | None) -> None:
+        """Nothing to open: the target is open before the first range is read."""
+
+    def write(self, items: Sequence[RangeResult]) -> None:
+        """Take ranges, in order, and commit when four are there or a second has passed."""
+        for item in items:
+            if item.span.number != self._next or self.stopped is not None:
+                continue
+            self._next += 1
+            self._held.append(item)
+            if len(self._held) >= RANGES_A_COMMIT or time.monotonic() - self._committed_at >= SECONDS_A_COMMIT:
+                self._flush()
+
+    def commit(self, state: dict[str, Any]) -> None:
+        """Commit what was taken."""
+        self._flush()
+
+    def close(self, error: BaseException | None) -> None:
+        """Commit what was taken, also if the run failed: it is a prefix of the file."""
+        self._flush()
+
+    def finish(self) -> None:
+        """Mark the job as finished, once everything is committed. Only for a run that reached the end."""
+        with _Transaction(self._target):
+            if self._fresh:
+                self._empty_replaced()
+            self._books.advance(self.position, self.counts, finished=True)
+
+    def _flush(self) -> None:
+        held, self._held = self._held, []
+        if not held:
+            return
+        try:
+            self._write(held, careful=False)
+        except ConstraintRefused:
+            self._write(held, careful=True)
+        self._committed_at = time.monotonic()
+        self._on_commit(self)
+        if self.stopped is not None:
+            self._on_stop()
+
+    def _write(self, held: list[RangeResult], *, careful: bool) -> None:
+        """Write one commit; `careful` first asks the database which rows its own constraints refuse."""
+        with _Transaction(self._target):
+            if self._fresh:
+                self._empty_replaced()
+            batches = self._batches(held)
+            faults: dict[int, Fault] = {}
+            for batch in batches if careful else ():
+                for index, message in self._target.violations(batch.table, batch.rows).items():
+                    faults.setdefault(batch.sources[index], Fault("write", "constraint", message))
+            conflicts = self._refusals.losers(batches, faults)
+            lost = {*conflicts, *faults}
+            for source, conflict in conflicts.items():
+                if conflict.unique.reason != "skipped":
+                    faults[source] = Fault("write", conflict.unique.reason, conflict.message)
+            commit = _Commit(held, self._read)
+            rejects = commit.rejects(faults)
+            stop = self._limit.stop(self.position.seq, self.counts.rejected, commit.records, [r[0] for r in rejects])
+            end = commit.records if stop is None else stop
+            rows = {batch.table.name: self._put(batch.without(lost, end, self._target)) for batch in batches}
+            taken = [self._record(commit, *reject) for reject in rejects if reject[0] < end]
+            self._books.reject(taken)
+            skipped = sum(1 for source in conflicts if source < end and source not in faults)
+            counts = commit.counted(self.counts, end, rejected=len(taken), skipped=skipped)
+            position = commit.position(self.position, end)
+            self._books.advance(position, counts, finished=False)
+        self.position, self.counts, self._fresh = position, counts, False
+        for name, count in rows.items():
+            self.written[name] += count
+        if stop is not None:
+            late = next((reject for reject in rejects if reject[0] >= stop), None)
+            self.stopped = Stopped(late[1].line, late[2].reason) if late else Stopped(position.line, "")
+
+    def _empty_replaced(self) -> None:
+        for table in self._tables:
+            if table.mode == "replace":
+                self._target.empty(table.name)
+
+    def _batches(self, held: Sequence[RangeResult]) -> list[Batch]:
+        batches = []
+        for table in self._tables:
+            payloads, sources, base = [], list[int](), 0
+            for result in held:
+                if found := result.tables.get(table.name):
+                    payloads.append(found.payload)
+                    sources += [base + source for source in found.sources] if base else found.sources
+                base += result.records
+            if payloads:
+                batches.append(Batch(table, self._target.decode(table, payloads), sources))
+        return batches
+
+    def _put(self, batch: Batch) -> int:
+        if not batch.sources:
+            return 0
+        if not batch.table.overwrites:
+            self._target.insert(batch.table, batch.rows)
+            return len(batch.sources)
+        kept = last_per_key(self._target.values(batch.rows, batch.table.positions(batch.table.key)))
+        rows = batch.rows if len(kept) == len(batch.sources) else self._target.take(batch.rows, kept)
+        self._target.upsert(batch.table, rows)
+        return len(batch.sources)
+
+    def _record(self, commit: _Commit, record: int, place: Place, fault: Fault) -> RejectRecord:
+        raw, changed = self._format.printable(place.raw)
+        return RejectRecord(
+            self.position.seq + record,
+            self.position.file,
+            place.line,
+            place.byte,
+            place.length,
+            fault.stage,
+            fault.reason,
+            fault.message,
+            raw,
+            place.raw if changed else None,
+        )
+
+
+class _Commit:
+    """Ranges that are committed together; their records are counted from 0 across them."""
+
+    def __init__(self, held: Sequence[RangeResult], read: Callable[[Range], bytes]) -> None:
+        self._held, self._read = held, read
+        self._bases, self.records = [], 0
+        self._places: dict[int, Places] = {}
+        for result in held:
+            self._bases.append(self.records)
+            self.records += result.records
+
+    def rejects(self, faults: Mapping[int, Fault]) -> list[tuple[int, Place, Fault]]:
+        """Give the rejects of all ranges and of the writer, in file order."""
+        found = [
+            (base + row.record, row.place, row.fault)
+            for base, result in zip(self._bases, self._held, strict=True)
+            for row in result.rejects
+        ]
+        found += [(record, self._place(record), fault) for record, fault in faults.items()]
+        return sorted(found, key=lambda reject: reject[0])
+
+    def counted(self, before: Counts, end: int, *, rejected: int, skipped: int) -> Counts:
+        """Count the records below `end`, and the blank lines before it."""
+        blanks = filtered = 0
+        for base, result in zip(self._bases, self._held, strict=True):
+            if end >= self.records:
+                blanks, filtered = blanks + len(result.blanks), filtered + len(result.filtered)
+            elif base <= end:
+                blanks += bisect_right(result.blanks, end - base)
+                filtered += bisect_left(result.filtered, end - base)
+        return replace(
+            before,
+            read=before.read + end + blanks,
+            written=before.written + end - rejected - skipped - filtered,
+            rejected=before.rejected + rejected,
+            skipped=before.skipped + skipped + blanks,
+            filtered=before.filtered + filtered,
+        )
+
+    def position(self, before: Position, end: int) -> Position:
+        """Give the position behind the records below `end`."""
+        if end < self.records:
+            index = bisect_right(self._bases, end) - 1
+            place = self._place(end)
+            number = self._held[index].span.number
+            return before._replace(byte=place.byte, line=place.line, number=number, seq=before.seq + end)
+        last = self._held[-1]
+        return before._replace(
+            byte=last.span.end,
+            line=last.span.line + last.lines,
+            number=last.span.number + 1,
+            seq=before.seq + self.records,
+        )
+
+    def _place(self, record: int) -> Place:
+        index = bisect_right(self._bases, record) - 1
+        result = self._held[index]
+        places = self._places.get(index)
+        if places is None:
+            data = self._read(result.span)
+            places = self._places[index] = Places(data, result.span, result.layout, result.records)
+        return places[record - self._bases[index]]
+
+
+class _Transaction:
+    """A transaction of the target: committed at the end of the block, undone if it raises."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def __enter__(self) -> None:
+        self._target.begin()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._target.commit()
+        else:
+            self._target.rollback()

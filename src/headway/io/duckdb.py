@@ -1,0 +1,243 @@
+"""DuckDB as a target: rows travel as Arrow IPC made in the workers, and are inserted by scanning it.
+
+``INSERT ... ON CONFLICT DO NOTHING`` is never used: within one statement DuckDB does not promise
+that the first row wins, so whoever writes has to choose the rows first. What does not belong here:
+which rows may be written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway.errors import HeadwayError, PlanError
+from headway.io.columns import ColumnType, Exact, Int, column_type
+from headway.io.table import Table, Unique
+from headway.io.target import ConstraintRefused, ExistingColumn, ExistingTable, quoted
+
+try:
+    import duckdb
+    import pyarrow as pa
+except ModuleNotFoundError as missing:
+    raise PlanError(f"DuckDB needs {missing.name}: pip install 'headway[import]'") from missing
+
+if TYPE_CHECKING:
+    from pyarrow import Table as ArrowTable
+
+_STORED = {"int": "BIGINT", "float": "DOUBLE", "text": "VARCHAR", "bool": "BOOLEAN", "bytes": "BLOB"}
+_ARROW: Mapping[str, Callable[[], Any]] = {
+    "int": pa.int64,
+    "float": pa.float64,
+    "text": pa.string,
+    "bool": pa.bool_,
+    "date": pa.date32,
+    "bytes": pa.binary,
+}
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
+_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
+_BATCH = "headway_batch"
+
+
+def encode(table: Table, columns: Sequence[Sequence[Any]]) -> bytes:
+    """Make the payload of converted columns: one Arrow IPC stream with one record batch."""
+    schema = pa.schema([(column.name, _arrow_type(column.type)) for column in table.columns])
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, schema) as writer:
+        writer.write_batch(pa.record_batch(arrays, schema=schema))
+    return stream.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+class DuckDBTarget:
+    """One DuckDB file. DuckDB itself keeps every other process out while it is open."""
+
+    kind = "duckdb"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            # The workers have the other cores; more threads here would only take turns with them.
+            self._connection = duckdb.connect(str(path), config={"threads": 1})
+        except duckdb.Error as error:
+            hint = "\nanother process has it open; wait for it to end" if "lock" in str(error) else ""
+            raise PlanError(f"target {path}: {_first_line(error)}{hint}") from error
+        self.execute("SET checkpoint_threshold = '256MB'")
+
+    def close(self) -> None:
+        """Close the connection; what was not committed is gone."""
+        self._connection.close()
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one small statement and give its rows."""
+        try:
+            return self._connection.execute(sql, list(parameters)).fetchall()
+        except duckdb.ConstraintException as error:
+            raise ConstraintRefused(_first_line(error)) from error
+        except duckdb.Error as error:
+            raise HeadwayError(f"{self._path}: {_first_line(error)}") from error
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        """Run a query and give its rows without holding them all."""
+        cursor = self._connection.cursor()
+        try:
+            cursor.execute(sql, list(parameters))
+            while part := cursor.fetchmany(1000):
+                yield from part
+        finally:
+            cursor.close()
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self.execute("BEGIN")
+
+    def commit(self) -> None:
+        """Make the transaction durable."""
+        self.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Undo the transaction, if there is one."""
+        try:
+            self._connection.rollback()
+        except duckdb.TransactionException:
+            return
+
+    def describe(self, table: str) -> ExistingTable | None:
+        """Look at a table; None if there is none of this name."""
+        where = "schema_name = current_schema() AND database_name = current_database() AND lower(table_name) = lower(?)"
+        columns = self.execute(
+            "SELECT column_name, data_type, is_nullable, column_default IS NOT NULL"
+            f" FROM duckdb_columns() WHERE {where} ORDER BY column_index",
+            (table,),
+        )
+        if not columns:
+            return None
+        constraints = self.execute(
+            f"SELECT constraint_type, constraint_column_names FROM duckdb_constraints() WHERE {where}", (table,)
+        )
+        uniques = [Unique(tuple(names), "constraint") for kind, names in constraints if kind in ("PRIMARY KEY", "UNIQUE")]
+        indexes = self.execute(f"SELECT expressions FROM duckdb_indexes() WHERE {where} AND is_unique", (table,))
+        names = {name for name, *_ in columns}
+        for (expressions,) in indexes:
+            parts = tuple(part.strip().strip('"') for part in expressions.strip("[]").split(","))
+            if names.issuperset(parts):
+                uniques.append(Unique(parts, "constraint"))
+        return ExistingTable(
+            tuple(ExistingColumn(name, kind, _adopted(kind), not nullable, default) for name, kind, nullable, default in columns),
+            tuple(uniques),
+        )
+
+    def holds(self, column: ColumnType, existing: ExistingColumn) -> bool:
+        """Whether the existing type keeps every value exactly."""
+        if isinstance(column, Exact) and isinstance(existing.type, Exact):
+            wide = existing.type.precision - existing.type.scale >= column.precision - column.scale
+            return wide and existing.type.scale >= column.scale
+        return existing.type is not None and existing.type == column
+
+    def create(self, table: Table) -> None:
+        """Create a table with its key as primary key."""
+        parts = [
+            f"{quoted(column.name)} {_STORED.get(column.type.kind, str(column.type))}{' NOT NULL' * column.required}"
+            for column in table.columns
+        ]
+        if table.key:
+            parts.append(f"PRIMARY KEY ({_list(table.key)})")
+        self.execute(f"CREATE TABLE {quoted(table.name)} ({', '.join(parts)})")
+
+    def empty(self, table: str) -> None:
+        """Delete all rows."""
+        self.execute(f"DELETE FROM {quoted(table)}")
+
+    def decode(self, table: Table, payloads: Sequence[Any]) -> ArrowTable:
+        """Join payloads to one batch, without copying them."""
+        return pa.concat_tables([pa.ipc.open_stream(payload).read_all() for payload in payloads])
+
+    def values(self, batch: Any, positions: Sequence[int]) -> list[Any]:
+        """Give one column's values, or tuples of several columns' values."""
+        columns = [batch.column(position).to_pylist() for position in positions]
+        return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+    def take(self, batch: Any, indices: Sequence[int]) -> ArrowTable:
+        """Give some rows, in that order."""
+        return batch.take(pa.array(indices, pa.int64()))
+
+    def existing(self, table: Table, columns: Sequence[str], values: Iterable[Any]) -> set[Any]:
+        """Give those of `values` that the table already holds."""
+        wanted = list(values)
+        if not wanted:
+            return set()
+        types = [_arrow_type(table.columns[position].type) for position in table.positions(columns)]
+        parts = [wanted] if len(columns) == 1 else list(zip(*wanted, strict=True))
+        arrays = [pa.array(part, kind) for part, kind in zip(parts, types, strict=True)]
+        keys = pa.table(arrays, names=list(columns))
+        sql = f"SELECT * FROM {_BATCH} SEMI JOIN {quoted(table.name)} USING ({_list(columns)})"
+        found = self._with_batch(keys, sql)
+        return {row[0] for row in found} if len(columns) == 1 else set(found)
+
+    def highest(self, table: str, column: str) -> int | None:
+        """Give the largest number in a column, None if it holds none."""
+        found: int | None = self.execute(f"SELECT max({quoted(column)}) FROM {quoted(table)}")[0][0]
+        return found
+
+    def insert(self, table: Table, batch: Any) -> None:
+        """Insert rows in order. Raises ConstraintRefused."""
+        self._with_batch(batch, self._insert_sql(table))
+
+    def upsert(self, table: Table, batch: Any) -> None:
+        """Insert rows or overwrite those with the same key. Raises ConstraintRefused."""
+        others = [name for name in table.names if name not in table.key]
+        assignments = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in others)
+        action = f"DO UPDATE SET {assignments}" if others else "DO NOTHING"  # no key stands twice in the batch
+        self._with_batch(batch, f"{self._insert_sql(table)} ON CONFLICT ({_list(table.key)}) {action}")
+
+    def violations(self, table: Table, batch: Any) -> Mapping[int, str]:
+        """Evaluate the table's CHECK constraints over the batch."""
+        checks = self.execute(
+            "SELECT constraint_text, expression FROM duckdb_constraints() WHERE constraint_type = 'CHECK'"
+            " AND schema_name = current_schema() AND lower(table_name) = lower(?)",
+            (table.name,),
+        )
+        found: dict[int, str] = {}
+        numbered = batch.append_column("headway_index", pa.array(range(batch.num_rows), pa.int64()))
+        for text, expression in checks:
+            for (index,) in self._with_batch(numbered, f"SELECT headway_index FROM {_BATCH} WHERE NOT ({expression})"):
+                found.setdefault(index, text)
+        return found
+
+    def _insert_sql(self, table: Table) -> str:
+        names = _list(table.names)
+        return f"INSERT INTO {quoted(table.name)} ({names}) SELECT {names} FROM {_BATCH}"
+
+    def _with_batch(self, batch: Any, sql: str) -> list[tuple[Any, ...]]:
+        self._connection.register(_BATCH, batch)
+        try:
+            return self.execute(sql)
+        finally:
+            self._connection.unregister(_BATCH)
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(map(quoted, names))
+
+
+def _arrow_type(column: ColumnType) -> Any:
+    if isinstance(column, Exact):
+        return pa.decimal128(column.precision, column.scale)
+    return pa.timestamp("us") if column.kind == "timestamp" else _ARROW[column.kind]()
+
+
+def _adopted(declared: str) -> ColumnType | None:
+    """Give the column type of an existing column; None if no type of ours is exactly it."""
+    if bits := _BITS.get(declared):
+        return Int(bits)
+    if found := _DECIMAL.fullmatch(declared):
+        return Exact(int(found[1]), int(found[2]))
+    try:
+        return column_type(declared) if declared in ("DOUBLE", "VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP") else None
+    except PlanError:
+        return None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0]

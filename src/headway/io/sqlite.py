@@ -1,0 +1,254 @@
+"""SQLite as a target: rows travel as tuples and are inserted in bulk.
+
+What SQLite has no type for is kept as text that loses nothing and sorts as it should: decimals
+with their full scale, dates and timestamps as in ISO 8601 (with a space before the time).
+What does not belong here: which rows may be written.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import chain
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from headway.errors import HeadwayError, PlanError
+from headway.io.columns import ColumnType, column_type
+from headway.io.table import Table, Unique
+from headway.io.target import ConstraintRefused, ExistingColumn, ExistingTable, quoted
+
+_STORED = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "bytes": "BLOB"}  # all else is TEXT
+_EXACT_IN = {
+    "int": ("INTEGER", "NUMERIC"),
+    "bool": ("INTEGER", "NUMERIC"),
+    "float": ("REAL", "NUMERIC"),
+    "decimal": ("TEXT",),
+    "text": ("TEXT", "BLOB"),
+    "date": ("TEXT", "NUMERIC", "BLOB"),
+    "timestamp": ("TEXT", "NUMERIC", "BLOB"),
+    "bytes": ("BLOB",),
+}
+"""Kind of column -> affinities that keep its values as they are."""
+_MOST_VARIABLES = 900
+
+
+def _timestamp(value: datetime) -> str:
+    return value.isoformat(" ")
+
+
+_AS_TEXT: Mapping[str, Callable[[Any], str]] = {"decimal": "{:f}".format, "date": str, "timestamp": _timestamp}
+
+
+def encode(table: Table, columns: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """Make the payload of converted columns: a list of tuples."""
+    stored = []
+    for column, values in zip(table.columns, columns, strict=True):
+        write = _AS_TEXT.get(column.type.kind)
+        if write is not None:
+            values = [None if value is None else write(value) for value in values]
+        elif column.type.kind == "bool":
+            values = [None if value is None else int(value) for value in values]
+        stored.append(values)
+    return list(zip(*stored, strict=True))
+
+
+class SQLiteTarget:
+    """One SQLite file, in WAL mode; a commit survives a killed process."""
+
+    kind = "sqlite"
+
+    def __init__(self, path: Path) -> None:
+        try:
+            # Opened on one thread and used on another, one after the other, never at once.
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
+        except sqlite3.Error as error:
+            raise PlanError(f"target {path}: {error}") from error
+        self._path = path
+        try:
+            self.execute("PRAGMA journal_mode = WAL")
+            self.execute("PRAGMA synchronous = NORMAL")
+            self.execute("PRAGMA foreign_keys = ON")
+            self.execute("PRAGMA cache_size = -65536")
+        except HeadwayError as error:
+            self._connection.close()
+            raise PlanError(f"target {path}: {error}") from error
+
+    def close(self) -> None:
+        """Close the connection; what was not committed is gone."""
+        self._connection.close()
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one small statement and give its rows."""
+        try:
+            return self._connection.execute(sql, parameters).fetchall()
+        except sqlite3.IntegrityError as error:
+            raise ConstraintRefused(str(error)) from error
+        except sqlite3.OperationalError as error:
+            hint = "; another program is writing to it" if "locked" in str(error) else ""
+            raise HeadwayError(f"{self._path}: {error}{hint}") from error
+        except sqlite3.DatabaseError as error:
+            raise HeadwayError(f"{self._path}: {error}") from error
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        """Run a query and give its rows without holding them all."""
+        yield from self._connection.execute(sql, parameters)
+
+    def begin(self) -> None:
+        """Begin a transaction and take the write lock."""
+        self.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        """Make the transaction durable."""
+        self.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Undo the transaction, if there is one."""
+        if self._connection.in_transaction:
+            self.execute("ROLLBACK")
+
+    def describe(self, table: str) -> ExistingTable | None:
+        """Look at a table; None if there is none of this name."""
+        info = self.execute(f"PRAGMA table_info({quoted(table)})")
+        if not info:
+            return None
+        columns = tuple(
+            ExistingColumn(name, declared, _adopted(declared), bool(required), default is not None or bool(key))
+            for _, name, declared, required, default, key in info
+        )
+        primary = tuple(row[1] for row in sorted(info, key=itemgetter(5)) if row[5])
+        uniques = [Unique(primary, "constraint")] if primary else []
+        for _, index, unique, _, partial in self.execute(f"PRAGMA index_list({quoted(table)})"):
+            if unique and not partial:
+                names = [row[2] for row in self.execute(f"PRAGMA index_info({quoted(index)})")]
+                if None not in names and set(names) != set(primary):
+                    uniques.append(Unique(tuple(names), "constraint"))
+        return ExistingTable(columns, tuple(uniques))
+
+    def holds(self, column: ColumnType, existing: ExistingColumn) -> bool:
+        """Whether the column's affinity keeps every value exactly."""
+        return _affinity(existing.declared) in _EXACT_IN[column.kind]
+
+    def create(self, table: Table) -> None:
+        """Create a table with its key as primary key."""
+        parts = [
+            f"{quoted(column.name)} {_STORED.get(column.type.kind, 'TEXT')}{' NOT NULL' * column.required}"
+            for column in table.columns
+        ]
+        if table.key:
+            parts.append(f"PRIMARY KEY ({_list(table.key)})")
+        # Rows that are overwritten have no order to keep; their key is then the table itself.
+        rowid = " WITHOUT ROWID" if table.overwrites else ""
+        self.execute(f"CREATE TABLE {quoted(table.name)} ({', '.join(parts)}){rowid}")
+
+    def empty(self, table: str) -> None:
+        """Delete all rows."""
+        self.execute(f"DELETE FROM {quoted(table)}")
+
+    def decode(self, table: Table, payloads: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Join payloads to one batch."""
+        return payloads[0] if len(payloads) == 1 else list(chain.from_iterable(payloads))
+
+    def values(self, batch: Any, positions: Sequence[int]) -> list[Any]:
+        """Give one column's values, or tuples of several columns' values."""
+        return list(map(itemgetter(*positions), batch))
+
+    def take(self, batch: Any, indices: Sequence[int]) -> list[tuple[Any, ...]]:
+        """Give some rows, in that order."""
+        return [batch[index] for index in indices]
+
+    def existing(self, table: Table, columns: Sequence[str], values: Iterable[Any]) -> set[Any]:
+        """Give those of `values` that the table already holds."""
+        wanted = list(values)
+        found: set[Any] = set()
+        step = _MOST_VARIABLES // len(columns)
+        row = f"({', '.join('?' * len(columns))})" if len(columns) > 1 else "?"
+        for start in range(0, len(wanted), step):
+            part = wanted[start : start + step]
+            places = ", ".join([row] * len(part))
+            names, table_name = _list(columns), quoted(table.name)
+            if len(columns) == 1:
+                sql = f"SELECT {names} FROM {table_name} WHERE {names} IN ({places})"
+                found.update(key for (key,) in self.execute(sql, part))
+            else:
+                sql = f"SELECT {names} FROM {table_name} WHERE ({names}) IN (VALUES {places})"
+                found.update(self.execute(sql, tuple(chain.from_iterable(part))))
+        return found
+
+    def highest(self, table: str, column: str) -> int | None:
+        """Give the largest number in a column, None if it holds none."""
+        found: int | None = self.execute(f"SELECT max({quoted(column)}) FROM {quoted(table)}")[0][0]
+        return found
+
+    def insert(self, table: Table, batch: Any) -> None:
+        """Insert rows in order. Raises ConstraintRefused."""
+        self._many(self._insert_sql(table), batch)
+
+    def upsert(self, table: Table, batch: Any) -> None:
+        """Insert rows or overwrite those with the same key. Raises ConstraintRefused."""
+        others = [name for name in table.names if name not in table.key]
+        assignments = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in others)
+        action = f"DO UPDATE SET {assignments}" if others else "DO NOTHING"
+        self._many(f"{self._insert_sql(table)} ON CONFLICT ({_list(table.key)}) {action}", batch)
+
+    def violations(self, table: Table, batch: Any) -> Mapping[int, str]:
+        """Try the rows, halving what is refused, and undo it; rows that only repeat a key pass."""
+        found: dict[int, str] = {}
+        sql = f"{self._insert_sql(table)} ON CONFLICT DO NOTHING"
+        open_parts = [(0, len(batch))]
+        self.execute("SAVEPOINT trial")
+        while open_parts:
+            start, end = open_parts.pop()
+            try:
+                self.execute("SAVEPOINT part")
+                self._many(sql, batch[start:end])
+            except ConstraintRefused as error:
+                self.execute("ROLLBACK TO part")
+                if end - start == 1:
+                    found[start] = str(error)
+                else:
+                    middle = (start + end) // 2
+                    open_parts += [(middle, end), (start, middle)]
+        self.execute("ROLLBACK TO trial")
+        return found
+
+    def _insert_sql(self, table: Table) -> str:
+        places = ", ".join("?" * len(table.columns))
+        return f"INSERT INTO {quoted(table.name)} ({_list(table.names)}) VALUES ({places})"
+
+    def _many(self, sql: str, batch: Any) -> None:
+        try:
+            self._connection.executemany(sql, batch)
+        except sqlite3.IntegrityError as error:
+            raise ConstraintRefused(str(error)) from error
+        except sqlite3.DatabaseError as error:
+            raise HeadwayError(f"{self._path}: {error}") from error
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(map(quoted, names))
+
+
+def _affinity(declared: str) -> str:
+    """Give a declared type's affinity, by the rules of SQLite's documentation ("Datatypes In SQLite", 3.1)."""
+    text = declared.upper()
+    if "INT" in text:
+        return "INTEGER"
+    if any(part in text for part in ("CHAR", "CLOB", "TEXT")):
+        return "TEXT"
+    if "BLOB" in text or not text:
+        return "BLOB"
+    return "REAL" if any(part in text for part in ("REAL", "FLOA", "DOUB")) else "NUMERIC"
+
+
+def _adopted(declared: str) -> ColumnType | None:
+    """Give the column type for a table that nobody declared to us; None if there is no exact one."""
+    by_affinity = {"INTEGER": "int", "TEXT": "text", "BLOB": "text", "REAL": "float"}
+    name = by_affinity.get(_affinity(declared)) or declared.lower().replace("datetime", "timestamp")
+    try:
+        found = column_type(name)
+    except PlanError:
+        return None
+    return found if found.kind != "decimal" else None

@@ -1,0 +1,173 @@
+"""What the importer asks of a database, and how a target's address becomes one.
+
+A `Target` is one connection with one writer. A *batch* is rows of one table in the form that the
+database takes fastest: it is made by `encode` in the workers, as payloads that travel, and joined
+by `decode` in the writer. What does not belong here: which rows may be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from headway.errors import PlanError
+from headway.io.columns import ColumnType
+from headway.io.table import Table, Unique
+
+
+class ConstraintRefused(Exception):
+    """The database refused a row for a constraint of its own. The transaction is to be rolled back."""
+
+
+class ExistingColumn(NamedTuple):
+    """A column as it stands in the database; `type` is None where no column type of ours is exact in it."""
+
+    name: str
+    declared: str
+    type: ColumnType | None
+    required: bool
+    has_default: bool
+
+
+class ExistingTable(NamedTuple):
+    """A table as it stands in the database."""
+
+    columns: tuple[ExistingColumn, ...]
+    uniques: tuple[Unique, ...]
+
+
+class Target(Protocol):
+    """One database, open for one writer. Identifiers are quoted, values are bound."""
+
+    kind: str
+
+    def close(self) -> None:
+        """Close the connection; what was not committed is gone."""
+        ...
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one small statement of bookkeeping and give its rows."""
+        ...
+
+    def begin(self) -> None:
+        """Begin a transaction in which this connection alone may write."""
+        ...
+
+    def commit(self) -> None:
+        """Make the transaction durable."""
+        ...
+
+    def rollback(self) -> None:
+        """Undo the transaction, if there is one."""
+        ...
+
+    def describe(self, table: str) -> ExistingTable | None:
+        """Look at a table; None if there is none of this name."""
+        ...
+
+    def holds(self, column: ColumnType, existing: ExistingColumn) -> bool:
+        """Whether an existing column keeps every value of `column` exactly."""
+        ...
+
+    def create(self, table: Table) -> None:
+        """Create a table with its key as primary key."""
+        ...
+
+    def empty(self, table: str) -> None:
+        """Delete all rows."""
+        ...
+
+    def decode(self, table: Table, payloads: Sequence[Any]) -> Any:
+        """Join payloads to one batch."""
+        ...
+
+    def values(self, batch: Any, positions: Sequence[int]) -> list[Any]:
+        """Give one column's values, or tuples of several columns' values."""
+        ...
+
+    def take(self, batch: Any, indices: Sequence[int]) -> Any:
+        """Give some rows of a batch, in that order."""
+        ...
+
+    def existing(self, table: Table, columns: Sequence[str], values: Iterable[Any]) -> set[Any]:
+        """Give those of `values` (as from `values`) that the table already holds."""
+        ...
+
+    def highest(self, table: str, column: str) -> int | None:
+        """Give the largest number in a column, None if it holds none."""
+        ...
+
+    def insert(self, table: Table, batch: Any) -> None:
+        """Insert rows in order. Raises ConstraintRefused."""
+        ...
+
+    def upsert(self, table: Table, batch: Any) -> None:
+        """Insert rows or overwrite those with the same key; no key stands twice. Raises ConstraintRefused."""
+        ...
+
+    def violations(self, table: Table, batch: Any) -> Mapping[int, str]:
+        """Give, by index, the rows that a constraint refuses whatever other rows there are."""
+        ...
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        """Run a query and give its rows without holding them all."""
+        ...
+
+
+_KINDS = {"duckdb": ("headway.io.duckdb", "DuckDBTarget"), "sqlite": ("headway.io.sqlite", "SQLiteTarget")}
+_SUFFIXES = {".duckdb": "duckdb", ".ddb": "duckdb", ".db": "sqlite", ".sqlite": "sqlite", ".sqlite3": "sqlite"}
+_LATER = ("postgresql", "postgres")
+
+
+class Address(NamedTuple):
+    """Where a target is: its kind and the path of its file."""
+
+    kind: str
+    path: Path
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read ``bank.duckdb``, ``bank.db``, ``duckdb:///bank.duckdb``, ``sqlite:////tmp/bank.db``.
+
+        As elsewhere, three slashes give a relative path and four an absolute one. Raises PlanError.
+        """
+        scheme, colon, rest = text.partition("://")
+        if colon:
+            if scheme in _LATER:
+                raise PlanError(f"target {text!r}: PostgreSQL is not supported yet; use a .duckdb or .db file")
+            if scheme not in _KINDS:
+                raise PlanError(f"target {text!r}: there is no {scheme}://; use duckdb:/// or sqlite:///")
+            if not rest.startswith("/") or len(rest) < 2:
+                raise PlanError(f"target {text!r}: write {scheme}:///FILE (or {scheme}:////FOLDER/FILE)")
+            return cls(scheme, Path(rest[1:]))
+        path = Path(text)
+        kind = _SUFFIXES.get(path.suffix.lower())
+        if kind is None:
+            raise PlanError(
+                f"target {text!r}: the ending says which database it is: .duckdb, .db, .sqlite; "
+                f"or write duckdb:///{text} or sqlite:///{text}"
+            )
+        return cls(kind, path)
+
+    def open(self) -> Target:
+        """Open the database, creating the file. Raises PlanError if it cannot be opened."""
+        if not self.path.parent.is_dir():
+            raise PlanError(f"target {self.path}: there is no folder {self.path.parent}")
+        module, name = _KINDS[self.kind]
+        target: Target = getattr(import_module(module), name)(self.path)
+        return target
+
+
+def encoder(kind: str) -> Callable[[Table, Sequence[Sequence[Any]]], Any]:
+    """Give the function that makes a payload of a table's columns, for one kind of database."""
+    encode: Callable[[Table, Sequence[Sequence[Any]]], Any] = import_module(_KINDS[kind][0]).encode
+    return encode
+
+
+def quoted(name: str) -> str:
+    """Quote an identifier."""
+    if "\x00" in name:
+        raise PlanError(f"{name!r} cannot be a name: it holds a NUL")
+    return '"' + name.replace('"', '""') + '"'
