@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from headway.errors import HeadwayError
 from headway.io.columns import Bytes, Int, Text
 from headway.io.table import Column, Table
-from headway.io.target import Target, encoder, quoted
+from headway.io.target import Target, codec, quoted
 
 JOBS = "_headway_jobs"
 REJECTS = "_headway_rejects"
@@ -104,7 +104,7 @@ class Bookkeeping:
 
     def __init__(self, target: Target, job: str) -> None:
         self._target, self._job, self._epoch = target, job, 0
-        self._encode = encoder(target.kind)
+        self._codec = codec(target.kind)
 
     def saved(self) -> SavedJob | None:
         """Look the job up."""
@@ -151,8 +151,14 @@ class Bookkeeping:
     def reject(self, rejects: Sequence[RejectRecord]) -> None:
         """Store rows that were set aside."""
         if rejects:
-            columns = [[self._job] * len(rejects), [1] * len(rejects), *map(list, zip(*rejects, strict=True))]
-            batch = self._target.decode(_REJECTS_TABLE, [self._encode(_REJECTS_TABLE, columns)])
+            columns: list[Any] = [
+                [self._job] * len(rejects),
+                [1] * len(rejects),
+                *map(list, zip(*rejects, strict=True)),
+            ]
+            kinds = [column.type for column in _REJECTS_TABLE.columns]
+            stored = [self._codec.store(kind, values) for kind, values in zip(kinds, columns, strict=True)]
+            batch = self._target.decode(_REJECTS_TABLE, [self._codec.pack(_REJECTS_TABLE, stored)])
             self._target.insert(_REJECTS_TABLE, batch)
 
     def export_rejects(self, path: Path) -> int:

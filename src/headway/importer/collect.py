@@ -7,14 +7,13 @@ other tables with it. What does not belong here: reading records, calling the ro
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from headway.importer.rowfunction import Rows, is_stream
 from headway.io.table import Table
-
-Encode = Callable[[Table, Sequence[Sequence[Any]]], Any]
+from headway.io.target import Codec
 
 
 class Unfit(Exception):
@@ -35,9 +34,9 @@ class TableRows(NamedTuple):
 class Collector:
     """Takes the outputs of a range's records, in order. `default` is the table of a plain row."""
 
-    def __init__(self, tables: Sequence[Table], default: str | None, encode: Encode) -> None:
-        self._encode, self._default_name = encode, default
-        self._shapers = {table.name: _Shaper(table) for table in tables}
+    def __init__(self, tables: Sequence[Table], default: str | None, codec: Codec) -> None:
+        self._codec = codec
+        self._shapers = {table.name: _Shaper(table, codec) for table in tables}
         self._default = self._shapers.get(default) if default is not None else None
 
     def add(self, record: int, output: Any) -> int:
@@ -47,7 +46,7 @@ class Collector:
             default.rows.append(default.shape(output))
             default.sources.append(record)
             return 1
-        shaped = list(self._shaped(output))
+        shaped = self._shaped(output)
         for shaper, row in shaped:
             shaper.rows.append(row)
             shaper.sources.append(record)
@@ -56,84 +55,93 @@ class Collector:
     def take(self) -> tuple[dict[str, TableRows], dict[int, Unfit]]:
         """Give all rows collected so far, encoded, without those of the records that are given as unfit."""
         unfit: dict[int, Unfit] = {}
-        converted = {}
+        stored = {}
         for name, shaper in self._shapers.items():
             rows, sources = shaper.rows, shaper.sources
             shaper.rows, shaper.sources = [], array("q")
             if rows:
-                converted[name] = shaper.convert(rows, sources, unfit), sources
+                stored[name] = shaper.store(rows, sources, unfit), sources
         result = {}
-        for name, (columns, sources) in converted.items():
+        for name, (columns, sources) in stored.items():
             if unfit:
                 kept = [index for index, record in enumerate(sources) if record not in unfit]
-                columns = [[column[index] for index in kept] for column in columns]
+                columns = [self._codec.select(column, kept) for column in columns]
                 sources = array("q", [sources[index] for index in kept])
             if sources:
-                result[name] = TableRows(self._encode(self._shapers[name].table, columns), sources)
+                result[name] = TableRows(self._codec.pack(self._shapers[name].table, columns), sources)
         return result, unfit
 
-    def _shaped(self, output: Any) -> Iterable[tuple[_Shaper, tuple[Any, ...]]]:
-        if isinstance(output, Rows):
-            for name, row in output:
+    def _shaped(self, output: Any) -> list[tuple[_Shaper, tuple[Any, ...]]]:
+        if type(output) is Rows:
+            shaped = []
+            for name, given in output.tables.items():
                 shaper = self._shapers.get(name)
                 if shaper is None:
                     raise Unfit("unknown_table", f"there is no table {name!r}; there are {', '.join(self._shapers)}")
-                yield shaper, shaper.shape(row)
-        elif is_stream(output):
-            for row in output:
-                yield from self._shaped(row)
-        elif self._default is None:
+                if type(given) is list and (not given or isinstance(given[0], (Mapping, tuple, list))):
+                    shaped += [(shaper, shaper.shape(row)) for row in given]
+                else:
+                    shaped.append((shaper, shaper.shape(given)))
+            return shaped
+        if is_stream(output):
+            return [pair for row in output for pair in self._shaped(row)]
+        if self._default is None:
             names = "=..., ".join(self._shapers)
             raise Unfit("unknown_table", f"one row for several tables; return headway.rows({names}=...)")
-        else:
-            yield self._default, self._default.shape(output)
+        return [(self._default, self._default.shape(output))]
 
 
 class _Shaper:
     """One table's rows as tuples in column order."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, codec: Codec) -> None:
         self.table, self.rows, self.sources = table, list[tuple[Any, ...]](), array("q")
-        self._names = table.names
+        self._codec, self._names, self._width = codec, table.names, len(table.names)
         self._get: Callable[[Any], tuple[Any, ...]] = (
             itemgetter(*self._names) if len(self._names) > 1 else lambda row: (row[self._names[0]],)
         )
 
     def shape(self, row: Any) -> tuple[Any, ...]:
+        if type(row) is tuple and len(row) == self._width:
+            return row
         if isinstance(row, Mapping):
-            try:
-                if len(row) == len(self._names):
-                    return self._get(row)
-            except KeyError:
-                pass
-            unknown = [name for name in row if name not in self._names]
-            if unknown:
-                columns = ", ".join(self._names)
-                raise Unfit("unknown_column", f"table {self.table.name} has no column {unknown[0]!r}; it has {columns}")
-            return tuple(map(row.get, self._names))
+            return self._shape_mapping(row)
         if not isinstance(row, (tuple, list)):
-            hint = "returned None" if row is None else f"a {type(row).__name__} is no row; return a mapping or a sequence"
+            hint = "return a mapping or a sequence" if row is None else f"a {type(row).__name__} is no row"
             raise Unfit("returned None" if row is None else "not_a_row", hint)
-        if len(row) != len(self._names):
-            message = f"{len(row)} values for the {len(self._names)} columns of table {self.table.name}"
+        if len(row) != self._width:
+            message = f"{len(row)} values for the {self._width} columns of table {self.table.name}"
             if row and isinstance(row[0], (Mapping, tuple, list)):
                 message += f"; for several rows return headway.rows({self.table.name}=[...]) or yield them"
             raise Unfit("wrong_width", message)
         return tuple(row)
 
-    def convert(
-        self, rows: list[tuple[Any, ...]], sources: Sequence[int], unfit: dict[int, Unfit]
-    ) -> Sequence[Sequence[Any]]:
-        """Give the columns, converted; note in `unfit` the first fault of each record."""
+    def _shape_mapping(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        try:
+            if len(row) == self._width:
+                return self._get(row)
+        except KeyError:
+            pass
+        unknown = [name for name in row if name not in self._names]
+        if unknown:
+            columns = ", ".join(self._names)
+            raise Unfit("unknown_column", f"table {self.table.name} has no column {unknown[0]!r}; it has {columns}")
+        return tuple(map(row.get, self._names))
+
+    def store(self, rows: list[tuple[Any, ...]], sources: Sequence[int], unfit: dict[int, Unfit]) -> list[Any]:
+        """Give the columns as the target has them; note in `unfit` the first fault of each record."""
         columns = []
         for column, values in zip(self.table.columns, zip(*rows, strict=True), strict=True):
-            converted, misfits = column.type.fit(values)
-            columns.append(converted)
-            for index, what in misfits.items():
-                unfit.setdefault(sources[index], Unfit(f"bad_{column.type.kind}", f"column {column.name}: {what}"))
-            if column.required and None in converted:
-                reason = "null_key" if column.name in self.table.key else "constraint"
-                for index, value in enumerate(converted):
-                    if value is None:
-                        unfit.setdefault(sources[index], Unfit(reason, f"column {column.name} must not be empty"))
+            stored = self._codec.quick(column.type, values)
+            if stored is None:
+                fitting, misfits = column.type.fit(values)
+                for index, what in misfits.items():
+                    unfit.setdefault(sources[index], Unfit(f"bad_{column.type.kind}", f"column {column.name}: {what}"))
+                if column.required and None in fitting:
+                    reason = "null_key" if column.name in self.table.key else "constraint"
+                    for index, value in enumerate(fitting):
+                        if value is None:
+                            unfit.setdefault(sources[index], Unfit(reason, f"column {column.name} must not be empty"))
+                stored = self._codec.store(column.type, fitting)
+            columns.append(stored)
         return columns

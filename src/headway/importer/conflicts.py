@@ -92,7 +92,7 @@ class Refusals:
         highest = self._highest.get(name)
         if highest is None:
             highest = self._target.highest(table.name, unique.columns[0])
-        self._highest[name] = max(numbers) if highest is None else max(highest, max(numbers))
+        self._highest[name] = max(numbers if highest is None else {highest, *numbers})
         if highest is None:
             return set()
         candidates = [number for number in numbers if number <= highest] if min(numbers) <= highest else []

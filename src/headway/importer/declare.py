@@ -78,7 +78,9 @@ def bind(
             if not columns:
                 raise PlanError("the file is empty: there is no header to make a table from")
         else:
-            columns = declaration.columns or _adopted(declaration.name, existing, names, head, has_function=has_function)
+            columns = declaration.columns or _adopted(
+                declaration.name, existing, names, head, has_function=has_function
+            )
         if existing is None:
             missing.append(declaration.bound(columns))
             tables.append(missing[-1])
@@ -178,7 +180,7 @@ def _declaration(name: str, section: Any, where: str) -> Declaration:
     if not isinstance(section, Mapping) or not isinstance(section.get("columns"), Mapping):
         raise PlanError(f'{where}: expected columns = {{ id = "int", ... }}')
     if unknown := set(section) - set(_KEYS):
-        raise PlanError(f"{where}: {sorted(unknown)[0]!r} is not known; there are {', '.join(_KEYS)}")
+        raise PlanError(f"{where}: {min(unknown)!r} is not known; there are {', '.join(_KEYS)}")
     columns = []
     for column, kind in section["columns"].items():
         if not isinstance(kind, str):

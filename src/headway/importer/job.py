@@ -18,7 +18,7 @@ from headway.errors import CheckpointError, HeadwayError, PlanError, TooManyFail
 from headway.importer.bookkeeping import Bookkeeping, Counts, Position, SavedJob
 from headway.importer.declare import Binding, Declaration, bind, read_tables
 from headway.importer.limits import RejectLimit
-from headway.importer.parse import ParseJob, RangeParser, open_parser, parse_range, read_range
+from headway.importer.parse import ParseJob, open_parser, parse_range, read_range
 from headway.importer.rowfunction import load
 from headway.importer.writer import ImportWriter, Stopped
 from headway.io.csv_format import CsvFormat
@@ -48,6 +48,8 @@ class ImportResult:
     rate: float = 0.0
     tables: dict[str, int] = field(default_factory=dict)
     report: Any = None
+    reasons: dict[str, int] = field(default_factory=dict)
+    """rows that this run set aside, by reason"""
     finished: bool = False
     """the end of the file was reached, by this run or an earlier one"""
     already_finished: bool = False
@@ -121,6 +123,8 @@ class ImportJob:
         self.counts, self.bytes_done, self.started = Counts(), 0, time.monotonic()
         self.binding: Binding | None = None
         self.stopped: Stopped | None = None
+        self.began = False
+        """everything was checked and the first row may have been read"""
         self.result = ImportResult(self.name)
 
     def run(self) -> ImportResult:
@@ -171,27 +175,25 @@ class ImportJob:
             read=partial(_read, self.path),
             on_commit=self._moved,
         )
+        self.result.resumed_at, self.began = start.seq or None, True
         self._begin(self)
         try:
-            self._pump(source, writer)
+            self._pump(source, writer, self._parse_job(source, binding))
             self._conclude(writer)
         finally:
-            self._settle(writer, resumed_at=start.seq or None)
+            self._settle(writer)
             if self._rejects is not None:
                 books.export_rejects(self._rejects)
         self._check_limit()
         return self.result
 
-    def _pump(self, source: CsvRanges, writer: ImportWriter) -> None:
-        job = self._parse_job(source)
+    def _pump(self, source: CsvRanges, writer: ImportWriter, job: ParseJob) -> None:
         with open_parser(job) as parser:
             while not writer.stopped and (ranges := source.read(1)):
                 writer.write([parse_range(ranges[0], parser)])
         writer.close(None)
 
-    def _parse_job(self, source: CsvRanges) -> ParseJob:
-        assert self.binding is not None
-        binding = self.binding
+    def _parse_job(self, source: CsvRanges, binding: Binding) -> ParseJob:
         return ParseJob(
             str(self.path), source.size, self._format, binding.names, binding.tables, binding.default,
             binding.projection, self._process, self.address.kind,
@@ -208,13 +210,13 @@ class ImportJob:
         self.counts, self.bytes_done, self.stopped = writer.counts, writer.position.byte, writer.stopped
         self._advance(self)
 
-    def _settle(self, writer: ImportWriter, *, resumed_at: int | None) -> None:
+    def _settle(self, writer: ImportWriter) -> None:
         """Put what was committed into the result."""
         result, seconds = self.result, time.monotonic() - self.started
         for name, value in asdict(writer.counts).items():
             setattr(result, name, value)
-        result.resumed_at, result.seconds, result.tables = resumed_at, seconds, dict(writer.written)
-        result.rate = (writer.position.seq - (resumed_at or 0)) / seconds if seconds else 0.0
+        result.seconds, result.tables, result.reasons = seconds, dict(writer.written), dict(writer.reasons)
+        result.rate = (writer.position.seq - (result.resumed_at or 0)) / seconds if seconds else 0.0
 
     def _check_limit(self) -> None:
         result = self.result
@@ -226,7 +228,9 @@ class ImportJob:
                 result,
             )
         if self.limit.exceeded(result.read - result.skipped, result.rejected):
-            raise TooManyRejects(f"{result.rejected} rejects are more than {self.limit.text}; the file was read to its end", result)
+            raise TooManyRejects(
+                f"{result.rejected} rejects are more than {self.limit.text}; the file was read to its end", result
+            )
 
     def _check_saved(self, saved: SavedJob, fingerprint: str) -> None:
         if saved.fingerprint != fingerprint:

@@ -5,6 +5,7 @@ What does not belong here: order between ranges, conflicts between rows, the dat
 
 from __future__ import annotations
 
+import gc
 import os
 from array import array
 from collections.abc import Callable, Iterator, Sequence
@@ -15,12 +16,12 @@ from typing import Any, NamedTuple
 from headway.core.block import DROP
 from headway.errors import HeadwayError, InternalError
 from headway.importer.collect import Collector, TableRows, Unfit
-from headway.importer.rowfunction import Reject, Row, prepare, row_type
+from headway.importer.rowfunction import Reject, prepare, row_type
 from headway.io.csv_format import ESCAPED, SENTINEL, CsvFormat, text_lines
 from headway.io.csv_ranges import Range
 from headway.io.csv_records import Layout, Place, Places
 from headway.io.table import Table
-from headway.io.target import encoder
+from headway.io.target import codec
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class RangeParser:
         self._row = row_type(job.names)
         self._function = prepare(job.process) if job.process is not None else None
         self._call = self._function.call if self._function is not None else _projecting(job.projection)
-        self._collector = Collector(job.tables, job.default, encoder(job.target))
+        self._collector = Collector(job.tables, job.default, codec(job.target))
         self._descriptor = os.open(job.path, os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self) -> None:
@@ -140,7 +141,7 @@ class RangeParser:
                     faults[index] = Fault("process", "returned None", "return DROP to leave a row out")
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - whatever user code raises becomes a reject
                 faults[index] = _fault_of(error)
         result.records = index + 1
         return faults
@@ -164,6 +165,7 @@ class RangeParser:
 def open_parser(job: ParseJob) -> Iterator[RangeParser]:
     """Make a worker's parser, and close it at its end."""
     parser = RangeParser(job)
+    gc.freeze()  # what `setup` loaded stays; collecting would go through it again and again
     try:
         yield parser
     finally:
@@ -195,7 +197,7 @@ def _fault_of(error: BaseException) -> Fault:
         return Fault("convert", error.reason, _sound(error.message))
     try:
         message = str(error)
-    except Exception:
+    except Exception:  # noqa: BLE001 - a user's class may raise anything here
         message = "its text could not be made"
     return Fault("process", type(error).__name__, _sound(message))
 

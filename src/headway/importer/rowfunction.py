@@ -12,7 +12,6 @@ import inspect
 import sys
 from collections import namedtuple
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
-from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -40,14 +39,6 @@ class Rows:
 
     def __init__(self, tables: Mapping[str, Any]) -> None:
         self.tables = tables
-
-    def __iter__(self) -> Iterator[tuple[str, OutputRow]]:
-        for name, given in self.tables.items():
-            if type(given) is list and (not given or isinstance(given[0], (Mapping, tuple, list))):
-                for row in given:
-                    yield name, row
-            else:
-                yield name, given
 
 
 def rows(**tables: OutputRow | list[OutputRow]) -> Rows:
@@ -80,7 +71,8 @@ class Row(tuple[str, ...]):
 def row_type(names: Sequence[str]) -> type[Row]:
     """Make the type of the rows of one file, with an attribute per column."""
     members: dict[str, Any] = {"__slots__": (), "_index": {name: index for index, name in enumerate(names)}}
-    getters = namedtuple("getters", [f"f{index}" for index in range(len(names))])  # C-speed attribute access
+    # Attribute access at C speed; the names are positions, so any header will do.
+    getters: Any = namedtuple("getters", [f"f{index}" for index in range(len(names))])  # type: ignore[misc]  # noqa: PYI024
     for index, name in enumerate(names):
         if name.isidentifier() and name not in ("asdict", "_index") and not name.startswith("__"):
             members[name] = getattr(getters, f"f{index}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -57,10 +58,12 @@ class ImportWriter:
         on_commit: Callable[[ImportWriter], None] = lambda _writer: None,
         on_stop: Callable[[], None] = lambda: None,
     ) -> None:
-        self.position, self.counts, self.stopped = start, counts, None
+        self.position, self.counts = start, counts
         self.written = dict.fromkeys((table.name for table in tables), 0)
         """rows written by this run, per table; an overwritten row counts again"""
-        self.stopped: Stopped | None
+        self.reasons: Counter[str] = Counter()
+        """rows that this run set aside, by reason"""
+        self.stopped: Stopped | None = None
         self._target, self._tables, self._books, self._limit = target, tables, books, limit
         self._refusals = Refusals(target)
         self._end, self._format, self._read = end, format, read
@@ -138,6 +141,7 @@ class ImportWriter:
             position = commit.position(self.position, end)
             self._books.advance(position, counts, finished=False)
         self.position, self.counts, self._fresh = position, counts, False
+        self.reasons.update(reject.reason for reject in taken)
         for name, count in rows.items():
             self.written[name] += count
         if stop is not None:

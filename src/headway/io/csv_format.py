@@ -13,12 +13,9 @@ import io
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from headway.errors import PlanError
-
-if TYPE_CHECKING:
-    from _csv import _reader as CsvReader
 
 SENTINEL = "end"
 """A line put behind the text: it comes back as a record of its own if the last record is closed."""
@@ -44,7 +41,7 @@ codecs.register_error("headway.escape", _escape_byte)
 
 @dataclass(frozen=True, slots=True)
 class CsvFormat:
-    """Delimiter, quote, escape and encoding of a file.
+    """Delimiter, quote, escape and encoding of a file. With an escape, a doubled quote is no quote.
 
     `encoding` must write ASCII as single bytes that occur nowhere else (utf-8, latin-1, cp1252,
     shift_jis, ...), so that line ends can be found without decoding. Raises PlanError otherwise.
@@ -80,7 +77,7 @@ class CsvFormat:
             text = data.decode(self.encoding, "headway.escape")
             return ESCAPED.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text), True
 
-    def reader(self, lines: Iterable[str]) -> CsvReader:
+    def reader(self, lines: Iterable[str]) -> Any:
         """Give Python's CSV reader over `lines`, without a limit on the size of a field."""
         csv.field_size_limit(LONGEST_FIELD)
         return csv.reader(
@@ -88,6 +85,7 @@ class CsvFormat:
             delimiter=self.delimiter,
             quotechar=self.quote,
             escapechar=self.escape,
+            doublequote=self.escape is None,
             quoting=csv.QUOTE_NONE if self.quote is None else csv.QUOTE_MINIMAL,
         )
 

@@ -13,7 +13,6 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -159,7 +158,7 @@ def record_end(data: bytes, format: CsvFormat) -> int:
     `data` begins at a record start and goes on behind what is given. An end is a line break
     outside of quotes, LF rather than CR (whose LF might follow).
     """
-    if format.escape is not None and format.escape.encode(format.encoding) in data:
+    if format.escape is not None:
         return _parsed_end(data, format)
     quote = format.quote.encode(format.encoding) if format.quote else None
     parts = data.split(quote) if quote else [data]

@@ -7,8 +7,10 @@ which rows may be written.
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,13 +42,52 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _BATCH = "headway_batch"
 
 
-def encode(table: Table, columns: Sequence[Sequence[Any]]) -> bytes:
-    """Make the payload of converted columns: one Arrow IPC stream with one record batch."""
-    schema = pa.schema([(column.name, _arrow_type(column.type)) for column in table.columns])
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+_LENGTH_OF_STAMP = len("2024-01-01T00:00:00Z")
+
+
+def quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
+    """Let Arrow convert columns of one Python type, whose usual forms it reads as `fit` does."""
+    types = {*map(builtins.type, values)}
+    try:
+        if types == {str}:
+            return _quick_text(type, values)
+        if types == {int} and type == Int():
+            return pa.array(values, pa.int64())
+        if types == {Decimal} and isinstance(type, Exact):
+            return pa.array(values, _arrow_type(type))
+    except (pa.ArrowInvalid, OverflowError, UnicodeError):
+        return None
+    return None
+
+
+def _quick_text(type: ColumnType, values: Sequence[str]) -> Any | None:
+    if type.kind == "text":
+        return pa.array(values, pa.string())
+    if isinstance(type, Exact) and not "".join(values).strip("-.0123456789"):
+        return pa.array(values, pa.string()).cast(_arrow_type(type))
+    if type == Int() and not "".join(values).strip("-0123456789"):
+        return pa.array(values, pa.string()).cast(pa.int64())
+    if type.kind == "timestamp" and {*map(len, values)} == {_LENGTH_OF_STAMP} and all(v[-1] == "Z" for v in values):
+        return pa.array(values, pa.string()).cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
+    return None
+
+
+def store(type: ColumnType, values: Sequence[Any]) -> Any:
+    """Make an Arrow array of converted values."""
+    return pa.array(values, _arrow_type(type))
+
+
+def select(column: Any, indices: Sequence[int]) -> Any:
+    """Give some values of an Arrow array."""
+    return column.take(pa.array(indices, pa.int64()))
+
+
+def pack(table: Table, columns: Sequence[Any]) -> bytes:
+    """Make the payload: one Arrow IPC stream with one record batch."""
+    batch = pa.record_batch(list(columns), names=list(table.names))
     stream = pa.BufferOutputStream()
-    with pa.ipc.new_stream(stream, schema) as writer:
-        writer.write_batch(pa.record_batch(arrays, schema=schema))
+    with pa.ipc.new_stream(stream, batch.schema) as writer:
+        writer.write_batch(batch)
     return stream.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
@@ -116,7 +157,9 @@ class DuckDBTarget:
         constraints = self.execute(
             f"SELECT constraint_type, constraint_column_names FROM duckdb_constraints() WHERE {where}", (table,)
         )
-        uniques = [Unique(tuple(names), "constraint") for kind, names in constraints if kind in ("PRIMARY KEY", "UNIQUE")]
+        uniques = [
+            Unique(tuple(names), "constraint") for kind, names in constraints if kind in ("PRIMARY KEY", "UNIQUE")
+        ]
         indexes = self.execute(f"SELECT expressions FROM duckdb_indexes() WHERE {where} AND is_unique", (table,))
         names = {name for name, *_ in columns}
         for (expressions,) in indexes:
@@ -124,7 +167,10 @@ class DuckDBTarget:
             if names.issuperset(parts):
                 uniques.append(Unique(parts, "constraint"))
         return ExistingTable(
-            tuple(ExistingColumn(name, kind, _adopted(kind), not nullable, default) for name, kind, nullable, default in columns),
+            tuple(
+                ExistingColumn(name, kind, _adopted(kind), not nullable, default)
+                for name, kind, nullable, default in columns
+            ),
             tuple(uniques),
         )
 

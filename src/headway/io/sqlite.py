@@ -7,16 +7,19 @@ What does not belong here: which rows may be written.
 
 from __future__ import annotations
 
+import re
 import sqlite3
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from headway.errors import HeadwayError, PlanError
-from headway.io.columns import ColumnType, column_type
+from headway.io.columns import ColumnType, Exact, column_type
 from headway.io.table import Table, Unique
 from headway.io.target import ConstraintRefused, ExistingColumn, ExistingTable, quoted
 
@@ -33,26 +36,55 @@ _EXACT_IN = {
 }
 """Kind of column -> affinities that keep its values as they are."""
 _MOST_VARIABLES = 900
+_WRITTEN: Mapping[str, Callable[[Any], Any]] = {
+    "decimal": "{:f}".format,
+    "date": str,
+    "timestamp": lambda value: value.isoformat(" "),
+    "bool": int,
+}
 
 
-def _timestamp(value: datetime) -> str:
-    return value.isoformat(" ")
+_STAMPS = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}Z,)*", re.ASCII)
 
 
-_AS_TEXT: Mapping[str, Callable[[Any], str]] = {"decimal": "{:f}".format, "date": str, "timestamp": _timestamp}
+def quick(type: ColumnType, values: Sequence[Any]) -> list[Any] | None:
+    """Store decimals and timestamps that are written as they are stored, but for T and Z."""
+    try:
+        whole = ",".join(values) + ","
+    except TypeError:
+        return None
+    if isinstance(type, Exact) and _decimals(type.precision, type.scale).fullmatch(whole):
+        return list(values)
+    if type.kind == "timestamp" and _STAMPS.fullmatch(whole):
+        try:
+            deque(map(datetime.fromisoformat, values), maxlen=0)
+        except ValueError:
+            return None
+        return whole.replace("T", " ").replace("Z", "").split(",")[:-1]
+    return None
 
 
-def encode(table: Table, columns: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """Make the payload of converted columns: a list of tuples."""
-    stored = []
-    for column, values in zip(table.columns, columns, strict=True):
-        write = _AS_TEXT.get(column.type.kind)
-        if write is not None:
-            values = [None if value is None else write(value) for value in values]
-        elif column.type.kind == "bool":
-            values = [None if value is None else int(value) for value in values]
-        stored.append(values)
-    return list(zip(*stored, strict=True))
+def store(type: ColumnType, values: Sequence[Any]) -> Sequence[Any]:
+    """Store converted values as SQLite has them."""
+    write = _WRITTEN.get(type.kind)
+    return values if write is None else [None if value is None else write(value) for value in values]
+
+
+def select(column: Sequence[Any], indices: Sequence[int]) -> list[Any]:
+    """Give some values of a stored column."""
+    return [column[index] for index in indices]
+
+
+def pack(_table: Table, columns: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Make the payload: a list of tuples."""
+    return list(zip(*columns, strict=True))
+
+
+@lru_cache
+def _decimals(precision: int, scale: int) -> re.Pattern[str]:
+    whole = f"[1-9][0-9]{{0,{precision - scale - 1}}}" if precision > scale else "0"
+    point = rf"\.[0-9]{{{scale}}}" if scale else ""
+    return re.compile(rf"(?:-?(?:{whole}|0){point},)*", re.ASCII)
 
 
 class SQLiteTarget:

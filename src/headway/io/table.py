@@ -93,7 +93,7 @@ class Table:
     @property
     def refusals(self) -> tuple[Unique, ...]:
         """What can refuse a row because of rows that stand before it."""
-        own = tuple(unique for unique in self.uniques if not self.overwrites or set(unique.columns) != set(self.key))
+        own = tuple(unique for unique in self.uniques if set(unique.columns) != set(self.key))
         if not self.key or self.overwrites:
             return own
         return (Unique(self.key, "skipped" if self.mode == "ignore" else "duplicate_key"), *own)
@@ -114,7 +114,9 @@ def _checked_keep(mode: str, keep: str | None, *, has_key: bool, table: str) -> 
         raise PlanError(f"table {table}: mode {mode!r} is not known; there are {', '.join(LEGAL)}")
     if mode == "append" and keep is not None:
         nearest = "--mode fail" if keep == "first" else "--mode upsert"
-        raise PlanError(f"table {table}: --mode append knows no --keep; the nearest is {nearest} --keep {keep} with --key")
+        raise PlanError(
+            f"table {table}: --mode append knows no --keep; the nearest is {nearest} --keep {keep} with --key"
+        )
     if mode == "append":
         return None
     if mode == "replace" and not has_key:

@@ -1,13 +1,13 @@
 """What the importer asks of a database, and how a target's address becomes one.
 
 A `Target` is one connection with one writer. A *batch* is rows of one table in the form that the
-database takes fastest: it is made by `encode` in the workers, as payloads that travel, and joined
-by `decode` in the writer. What does not belong here: which rows may be written.
+database takes fastest: a `Codec` makes payloads of it in the workers, `decode` joins them in the
+writer. What does not belong here: which rows may be written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -36,6 +36,29 @@ class ExistingTable(NamedTuple):
 
     columns: tuple[ExistingColumn, ...]
     uniques: tuple[Unique, ...]
+
+
+class Codec(Protocol):
+    """From columns of values to what a database takes fastest; used by the workers, without a connection."""
+
+    def quick(self, type: ColumnType, values: Sequence[Any]) -> Any | None:
+        """Store a column of the usual form at once; None where each value has to be looked at.
+
+        Never gives NULLs, and nothing that ``type.fit`` would not give.
+        """
+        ...
+
+    def store(self, type: ColumnType, values: Sequence[Any]) -> Any:
+        """Store a column that `fit` has converted."""
+        ...
+
+    def select(self, column: Any, indices: Sequence[int]) -> Any:
+        """Give some values of a stored column, in that order."""
+        ...
+
+    def pack(self, table: Table, columns: Sequence[Any], /) -> Any:
+        """Make the payload of a table's stored columns."""
+        ...
 
 
 class Target(Protocol):
@@ -160,10 +183,10 @@ class Address(NamedTuple):
         return target
 
 
-def encoder(kind: str) -> Callable[[Table, Sequence[Sequence[Any]]], Any]:
-    """Give the function that makes a payload of a table's columns, for one kind of database."""
-    encode: Callable[[Table, Sequence[Sequence[Any]]], Any] = import_module(_KINDS[kind][0]).encode
-    return encode
+def codec(kind: str) -> Codec:
+    """Give the codec of one kind of database."""
+    module: Codec = import_module(_KINDS[kind][0])
+    return module
 
 
 def quoted(name: str) -> str:

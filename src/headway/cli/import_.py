@@ -1,0 +1,129 @@
+"""`headway import`: files into a database. What does not belong here: the import itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headway.cli.import_display import Display, summary, warn
+from headway.errors import HeadwayError
+from headway.importer.job import ImportJob, TooManyRejects
+
+REJECTS_STATUS = 3
+_DELIMITERS = {"\\t": "\t", "tab": "\t"}
+_LATER = "not available in this version"
+
+
+@click.command("import", epilog="Example: headway import transactions.csv --to bank.duckdb --key id")
+@click.argument("sources", metavar="SOURCE", nargs=-1, required=True)
+@click.option(
+    "--to",
+    "target",
+    metavar="TARGET",
+    required=True,
+    help="bank.duckdb, bank.db, bank.sqlite, duckdb:///..., sqlite:///...",
+)
+@click.option("--table", metavar="NAME", help="Table to write; by default the file's name.")
+@click.option("--format", "format_", metavar="FORMAT", default="csv", show_default=True, help="csv.")
+@click.option(
+    "--delimiter", metavar="C", help="Between fields: one character, or tab. By default a comma; a tab for .tsv files."
+)
+@click.option("--encoding", metavar="E", default="utf-8", show_default=True, help="utf-8, latin-1, cp1252, ...")
+@click.option("--no-header", is_flag=True, help="The first record is a row; columns are column_1, column_2, ...")
+@click.option("--key", metavar="COL[,COL]", default="", help="Columns that identify a row.")
+@click.option(
+    "--mode",
+    metavar="MODE",
+    help="What a key that comes again means: append, upsert, replace, ignore, fail. By default append; fail with --key.",
+)
+@click.option("--keep", metavar="first|last", help="Which row of a key stays.")
+@click.option(
+    "--process", metavar="MODULE:FUNCTION", help="Row function: called with each row, returns what is written."
+)
+@click.option("--tables", metavar="FILE.toml", help="Declares tables: columns with types, key, mode, keep.")
+@click.option(
+    "--workers",
+    metavar="N|auto",
+    default="auto",
+    show_default=True,
+    help="Processes that parse and call the row function.",
+)
+@click.option(
+    "--max-rejects", metavar="N|P%", help="Stop at more rejects than that, with status 3. No limit by default."
+)
+@click.option("--rejects", metavar="FILE.jsonl", help="Write the rows that were set aside to a file too.")
+@click.option("--job", metavar="NAME", help="The job's name; by default made from source and table.")
+@click.option("--json", "as_json", is_flag=True, help="Print counts and the report as JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no summary.")
+@click.option("-v", "--verbose", is_flag=True, help="Show tables, types and every commit.")
+@click.option("--schema", metavar="FILE.toml", hidden=True)
+@click.option("--column", metavar="NAME=TYPE", multiple=True, hidden=True)
+@click.option("--restart", is_flag=True, hidden=True)
+@click.option("--accept-changed", is_flag=True, hidden=True)
+@click.option("--dry-run", is_flag=True, hidden=True)
+@click.option("--ui", is_flag=True, hidden=True)
+def import_command(sources: tuple[str, ...], as_json: bool, quiet: bool, verbose: bool, **options: Any) -> int:
+    """Import a CSV file into a DuckDB or SQLite database, in file order.
+
+    Rows that cannot be written are set aside with line, byte offset and reason in the table
+    _headway_rejects; their neighbours are not touched. Ctrl-C finishes what was read and stops; the
+    same command goes on there, and changes nothing once the file is imported.
+
+    Status: 0 done, 1 failed, 2 usage, 3 too many rejects, 130 interrupted, 143 terminated.
+    """
+    _refuse_later(sources, options)
+    options = {name: value for name, value in options.items() if value not in (None, "")}
+    options["delimiter"] = _DELIMITERS.get(options.get("delimiter", ""), options.get("delimiter"))
+    target = options.pop("target")
+    with Display(quiet=quiet, verbose=verbose) as display:
+        job = ImportJob(sources[0], target, begin=display.begin, advance=display.advance, **options)
+        status = 0
+        try:
+            job.run()
+        except TooManyRejects as error:
+            display.__exit__(None, None, None)
+            _show(job, as_json=as_json, quiet=quiet, verbose=verbose)
+            click.echo(f"headway: {error}", err=True)
+            return REJECTS_STATUS
+        except (HeadwayError, KeyboardInterrupt):
+            display.__exit__(None, None, None)
+            if job.began:
+                _show(job, as_json=as_json, quiet=quiet, verbose=verbose)
+                click.echo("The same command goes on behind the last row that was committed.", err=True)
+            raise
+    _show(job, as_json=as_json, quiet=quiet, verbose=verbose)
+    return status
+
+
+def _show(job: ImportJob, *, as_json: bool, quiet: bool, verbose: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(job.result.to_dict(), default=repr))
+    elif not quiet:
+        click.echo(summary(job.result, job))
+        if verbose and job.result.report is not None:
+            click.echo(str(job.result.report))
+    warn(job.result)
+
+
+def _refuse_later(sources: tuple[str, ...], options: dict[str, Any]) -> None:
+    """Refuse what a later version will do, rather than accept and ignore it."""
+    if len(sources) > 1:
+        raise click.UsageError(f"several sources are {_LATER}; import one file after the other")
+    source = sources[0]
+    if source == "-":
+        raise click.UsageError(f"standard input is {_LATER}; write it to a file first")
+    if "://" in source:
+        raise click.UsageError(f"addresses are {_LATER}; download {source} first")
+    if any(char in source for char in "*?[") and not Path(source).exists():
+        raise click.UsageError(f"patterns are {_LATER}; name one file")
+    kind = options.pop("format_")
+    if kind != "csv":
+        known = f"is {_LATER}" if kind in ("jsonl", "parquet") else "is not known"
+        raise click.UsageError(f"--format {kind} {known}; there is csv")
+    for name in ("schema", "column", "restart", "accept_changed", "dry_run", "ui"):
+        if options.pop(name):
+            instead = "; declare types with --tables FILE.toml" if name in ("schema", "column") else ""
+            raise click.UsageError(f"--{name.replace('_', '-')} is {_LATER}{instead}")

@@ -1,0 +1,160 @@
+"""What an import shows while it runs and when it ends. What does not belong here: options, counting."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+import click
+
+from headway.importer.job import ImportJob, ImportResult
+
+SECONDS_A_LINE = 5.0
+WARNED_SHARE = 0.01
+
+
+class Display:
+    """Live progress on standard error: a line that moves on a terminal, plain lines in a log.
+
+    A context manager. `begin` and `advance` go to an `ImportJob`; they may be called from another thread.
+    """
+
+    def __init__(self, *, quiet: bool, verbose: bool) -> None:
+        self._quiet, self._verbose = quiet, verbose
+        self._bar: Any = None
+        self._task: Any = None
+        self._said_at = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def begin(self, job: ImportJob) -> None:
+        """Say what is imported into what, and start the progress."""
+        if self._quiet:
+            return
+        tables = ", ".join(job.table_names)
+        click.echo(f"{job.path.name} -> {job.address.path} ({job.address.kind}): {tables}; job {job.name}", err=True)
+        if job.result.resumed_at is not None:
+            click.echo(f"going on at row {job.result.resumed_at:,}", err=True)
+        if self._verbose and job.binding is not None:
+            for table in job.binding.tables:
+                columns = ", ".join(f"{column.name} {column.type}" for column in table.columns)
+                key = f"; key {', '.join(table.key)}, mode {table.mode}, keep {table.keep}" if table.key else ""
+                click.echo(f"  {table.name}({columns}){key}", err=True)
+            click.echo(f"  {job.size:,} bytes, {job.workers} worker processes", err=True)
+        self._said_at = time.monotonic()
+        if sys.stderr.isatty():
+            self._bar, self._task = _bar(job)
+
+    def advance(self, job: ImportJob) -> None:
+        """Show how far the job is."""
+        if self._quiet:
+            return
+        if self._bar is not None:
+            self._bar.update(self._task, completed=job.bytes_done, **_figures(job))
+            return
+        now = time.monotonic()
+        if self._verbose or now - self._said_at >= SECONDS_A_LINE:
+            self._said_at = now
+            share = job.bytes_done / job.size if job.size else 1.0
+            figures = _figures(job)
+            left = _duration(figures["left"])
+            click.echo(
+                f"{share:4.0%}  {job.counts.read:,} rows  {figures['rate']:,.0f} rows/s  {left} left  "
+                f"{job.counts.rejected:,} rejects",
+                err=True,
+            )
+
+
+def summary(result: ImportResult, job: ImportJob) -> str:
+    """Give the final lines: where every row went, how fast, what was slowest, what was set aside."""
+    if result.already_finished:
+        return (
+            f"job {result.job} is finished already: {result.read:,} rows read, {result.written:,} written. "
+            "Nothing was done."
+        )
+    lines = [
+        (
+            f"read {result.read:,} = written {result.written:,} + rejected {result.rejected:,} "
+            f"+ skipped {result.skipped:,} + filtered {result.filtered:,}"
+        ),
+        f"{result.seconds:.1f} s, {result.rate:,.0f} rows/s{_bottleneck(result.report)}",
+        "tables: " + ", ".join(f"{name} {count:,}" for name, count in result.tables.items()),
+    ]
+    if result.resumed_at is not None:
+        lines[1] += f"; went on at row {result.resumed_at:,}"
+    if result.rejected:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(result.reasons.items()))
+        lines.append(f"rejects: {reasons or 'of an earlier run'}; in table _headway_rejects of {job.address.path}")
+    return "\n".join(lines)
+
+
+def warn(result: ImportResult) -> None:
+    """Warn where more than 1% of the rows were set aside."""
+    if result.rejected > WARNED_SHARE * result.read:
+        click.echo(f"warning: {result.rejected / result.read:.1%} of the rows were rejected", err=True)
+
+
+def _bottleneck(report: Any) -> str:
+    found = report.to_dict().get("bottleneck") if report is not None else None
+    if not found or not found.get("stage"):
+        return ""
+    return (
+        f"; bottleneck: {found['stage']} ({found['verdict']})"
+        if found.get("verdict")
+        else f"; bottleneck: {found['stage']}"
+    )
+
+
+def _figures(job: ImportJob) -> dict[str, Any]:
+    seconds = time.monotonic() - job.started
+    rows = job.counts.read - (job.result.resumed_at or 0)
+    done, todo = job.bytes_done - job.start_byte, job.size - job.bytes_done
+    return {
+        "rows": job.counts.read,
+        "rejects": job.counts.rejected,
+        "rate": rows / seconds if seconds > 0 else 0.0,
+        "left": todo * seconds / done if done else None,
+    }
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "?"
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+def _bar(job: ImportJob) -> tuple[Any, Any]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task
+    from rich.text import Text
+
+    class Column(ProgressColumn):
+        def __init__(self, show: Callable[[dict[str, Any]], str]) -> None:
+            super().__init__()
+            self._show = show
+
+        def render(self, task: Task) -> Text:
+            return Text(self._show(task.fields))
+
+    bar = Progress(
+        BarColumn(bar_width=20),
+        DownloadColumn(),
+        Column(lambda shown: f"{shown['rows']:,} rows"),
+        Column(lambda shown: f"{shown['rate']:,.0f} rows/s"),
+        Column(lambda shown: f"{_duration(shown['left'])} left"),
+        Column(lambda shown: f"{shown['rejects']:,} rejects"),
+        console=Console(stderr=True),
+    )
+    bar.start()
+    return bar, bar.add_task("import", total=job.size, completed=job.bytes_done, **_figures(job))

@@ -1,0 +1,1 @@
+"""Sources and sinks, one file per format or database. What does not belong here: jobs, stages, order."""

@@ -1,0 +1,179 @@
+"""One fate per source row: the end state is that of a plain loop, whatever conflicts there are."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headway.importer.rowfunction import rows
+from support.importing import import_in_ranges, query
+
+TARGETS = ["bank.duckdb", "bank.db"]
+MODES = [
+    ("append", None), ("fail", "first"), ("ignore", "first"), ("upsert", "last"), ("replace", "first"), ("replace", "last"),
+]  # fmt: skip
+KEYS = st.integers(0, 6)
+OUTPUTS = st.dictionaries(st.sampled_from("abc"), st.lists(KEYS, min_size=1, max_size=2), max_size=3)
+
+
+@dataclass
+class PlainLoop:
+    """The meaning, as slowly and plainly as it can be said."""
+
+    modes: dict[str, tuple[str, str | None]]
+    before: dict[str, list[int]]
+    tables: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    fates: list[str] = field(default_factory=list)
+
+    def run(self, source: list[dict[str, list[int]]]) -> PlainLoop:
+        for name, (mode, _) in self.modes.items():
+            keys = [] if mode == "replace" else self.before[name]
+            self.tables[name] = [(key, -1) for key in keys]
+        for seq, outputs in enumerate(source):
+            self.fates.append(self._write(seq, outputs))
+        return self
+
+    def _write(self, seq: int, outputs: dict[str, list[int]]) -> str:
+        if not outputs:
+            return "filtered"
+        undo = {name: list(table) for name, table in self.tables.items()}
+        refused = set()
+        for name, keys in outputs.items():
+            mode, keep = self.modes[name]
+            for key in keys:
+                stands = mode != "append" and any(key == other for other, _ in self.tables[name])
+                if stands and keep == "last":
+                    self.tables[name] = [(k, seq if k == key else v) for k, v in self.tables[name]]
+                elif stands:
+                    refused.add("skipped" if mode == "ignore" else "duplicate_key")
+                else:
+                    self.tables[name].append((key, seq))
+        if refused:
+            self.tables = undo
+            return "duplicate_key" if "duplicate_key" in refused else "skipped"
+        return "written"
+
+
+def declared(modes: dict[str, tuple[str, str | None]]) -> dict[str, Any]:
+    tables = {}
+    for name, (mode, keep) in modes.items():
+        tables[name] = {"columns": {"k": "int", "seq": "int"}, "mode": mode}
+        if mode != "append":
+            tables[name] |= {"key": ["k"], "keep": keep}
+    return {"tables": tables}
+
+
+def spread(row: Any) -> Any:
+    outputs = json.loads(row.outputs)
+    return rows(**{name: [(key, int(row.seq)) for key in keys] for name, keys in outputs.items()})
+
+
+def before_rows(row: Any) -> Any:
+    return rows(**{row.name: (int(row.k), -1)})
+
+
+@pytest.mark.parametrize("target_name", TARGETS)
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    modes=st.fixed_dictionaries({name: st.sampled_from(MODES) for name in "abc"}),
+    before=st.fixed_dictionaries({name: st.lists(KEYS, unique=True, max_size=3) for name in "abc"}),
+    source=st.lists(OUTPUTS, max_size=25),
+    range_bytes=st.integers(20, 200),
+    text_key=st.booleans(),
+)
+def test_random_conflicts_end_as_the_plain_loop_ends(
+    tmp_path_factory: pytest.TempPathFactory,
+    target_name: str,
+    modes: dict[str, tuple[str, str | None]],
+    before: dict[str, list[int]],
+    source: list[dict[str, list[int]]],
+    range_bytes: int,
+    text_key: bool,
+) -> None:
+    folder = tmp_path_factory.mktemp("fates")
+    target, tables = folder / target_name, declared(modes)
+    if text_key:  # no shortcut for ascending numbers
+        for table in tables["tables"].values():
+            table["columns"]["k"] = "text"
+    path = folder / "before.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("name", "k"), *((name, key) for name, keys in before.items() for key in keys)])
+    first = {"tables": {n: {k: v for k, v in t.items() if k not in ("mode", "keep")} for n, t in tables["tables"].items()}}
+    import_in_ranges(path, target, first, before_rows, range_bytes=1 << 20)
+    query(target, "DELETE FROM _headway_jobs")
+
+    path = folder / "source.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [("seq", "outputs"), *((seq, json.dumps(outputs)) for seq, outputs in enumerate(source))]
+        )
+    writer = import_in_ranges(path, target, tables, spread, range_bytes=range_bytes)
+
+    loop = PlainLoop(modes, before).run(source)
+    for name in modes:
+        found = query(target, f"SELECT CAST(k AS INTEGER), seq FROM {name}")
+        assert sorted(found) == sorted(loop.tables[name]), name
+        if modes[name][0] in ("append", "fail", "ignore") and target_name == "bank.duckdb":
+            assert found == loop.tables[name], "file order"
+    rejected = query(target, "SELECT seq, reason FROM _headway_rejects ORDER BY seq")
+    assert rejected == [(seq, "duplicate_key") for seq, fate in enumerate(loop.fates) if fate == "duplicate_key"]
+    counts = writer.counts
+    assert (counts.read, counts.written, counts.rejected, counts.skipped, counts.filtered) == (
+        len(source), loop.fates.count("written"), loop.fates.count("duplicate_key"), loop.fates.count("skipped"),
+        loop.fates.count("filtered"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("target_name", TARGETS)
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    source=st.lists(OUTPUTS, max_size=25),
+    range_bytes=st.integers(20, 200),
+    most=st.integers(0, 3),
+)
+def test_a_stop_at_the_limit_leaves_exactly_what_lies_before_and_a_higher_limit_goes_on(
+    tmp_path_factory: pytest.TempPathFactory,
+    target_name: str,
+    source: list[dict[str, list[int]]],
+    range_bytes: int,
+    most: int,
+) -> None:
+    folder = tmp_path_factory.mktemp("limit")
+    target, modes = folder / target_name, {"a": ("fail", "first"), "b": ("upsert", "last"), "c": ("ignore", "first")}
+    path = folder / "source.csv"
+    with path.open("w", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(("seq", "outputs"))
+        for seq, outputs in enumerate(source):
+            out.writerow((seq, json.dumps(outputs)))
+            if not seq % 3:
+                file.write("\r\n")
+    blanks = (len(source) + 2) // 3
+    writer = import_in_ranges(path, target, declared(modes), spread, range_bytes=range_bytes, max_rejects=most)
+    whole = PlainLoop(modes, {"a": [], "b": [], "c": []}).run(source)
+    bad = [seq for seq, fate in enumerate(whole.fates) if fate == "duplicate_key"]
+    end = bad[most] if len(bad) > most else len(source)
+    loop = PlainLoop(modes, {"a": [], "b": [], "c": []}).run(source[:end])
+    for name in modes:
+        assert sorted(query(target, f"SELECT k, seq FROM {name}")) == sorted(loop.tables[name])
+    counts = writer.counts
+    assert counts.rejected == min(most, len(bad))
+    assert counts.read == counts.written + counts.rejected + counts.skipped + counts.filtered
+    assert counts.read == end + (blanks if end == len(source) else (end + 2) // 3)
+    assert (writer.stopped is not None) == (len(bad) > most)
+    if writer.stopped is not None:
+        line = 2 + end + (end + 2) // 3
+        assert (writer.stopped.line, writer.stopped.reason) == (line, "duplicate_key")
+
+    writer = import_in_ranges(path, target, declared(modes), spread, range_bytes=range_bytes + 7)
+    for name in modes:
+        assert sorted(query(target, f"SELECT k, seq FROM {name}")) == sorted(whole.tables[name])
+    assert [seq for (seq,) in query(target, "SELECT seq FROM _headway_rejects ORDER BY seq")] == bad
+    assert writer.counts.read == len(source) + blanks
