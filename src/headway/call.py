@@ -150,7 +150,8 @@ class Caller:
 
     The loops are written once, as coroutines: with a plain function they never wait, so `drive`
     runs them without an event loop. `clock` and `cpu_clock` give seconds (None: no stamps, for a
-    virtual clock). With `writes` the function takes up to WRITE_ITEMS values at once (a sink's `write`).
+    virtual clock). With `halts` a job ends at its
+    first failure. With `writes` the function takes up to WRITE_ITEMS values at once (a sink's `write`).
     """
 
     def __init__(
@@ -162,11 +163,12 @@ class Caller:
         atomic: bool = False,
         most_children: int = 1 << 20,
         writes: bool = False,
+        halts: bool = False,
         clock: Callable[[], float] | None = None,
         cpu_clock: Callable[[], float] | None = None,
     ) -> None:
         self.kind, self.fn, self._size = kind, fn, size
-        self._atomic, self._most, self._writes = atomic, most_children, writes
+        self._atomic, self._most, self._writes, self._halts = atomic, most_children, writes, halts
         self.asynchronous = is_async(fn)
         self._clock, self._cpu_clock = clock, cpu_clock
         self._random = random.Random(0).random  # picks the item to be timed
@@ -241,6 +243,9 @@ class Caller:
                 if isinstance(error, cell.passes):
                     raise
                 origin = out.fail(at, error)
+                if self._halts:
+                    at += 1
+                    break
             else:
                 if result is DROP:
                     origin = out.sparse()

@@ -5,11 +5,10 @@ A batch is a carrier: it has the tags and the interval of its members, which sha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from headway.core.block import Block, Failure, Members, Position, Span, Tag, after, is_kept, position
-from headway.core.frontier import whole_roots
+from headway.core.block import Block, Failure, Members, Position, Rows, Span, Tag, after, is_kept, position, split_rows
 
 
 def _root(tag: Tag) -> int:
@@ -29,6 +28,17 @@ def runs(tags: Sequence[Tag]) -> Iterator[tuple[int, int, Span]]:
             start = i
 
 
+def _without(first: int, stop: int, rows: Rows) -> Iterator[tuple[int, int]]:
+    """The parts of [first, stop) that lie in none of `rows`."""
+    for a, b in rows:
+        if first < b and a < stop:
+            if first < a:
+                yield first, a
+            first = b
+    if first < stop:
+        yield first, stop
+
+
 class Batcher:
     """Gathers values until `size` of them, or `limit` bytes, are there.
 
@@ -37,8 +47,12 @@ class Batcher:
     left no value in the open batch; whoever drives the batcher takes them from there.
     """
 
-    def __init__(self, size: int, within: float | None, limit: int, *, total: bool, show_kept: bool) -> None:
+    def __init__(
+        self, size: int, within: float | None, limit: int, measure: Callable[[Sequence[Any]], int],
+        *, total: bool, show_kept: bool,
+    ) -> None:  # fmt: skip
         self.size, self.within, self.limit, self.total = size, within, limit, total
+        self._measure = measure
         self._show_kept = show_kept
         self.released = 0
         self._reset()
@@ -49,7 +63,8 @@ class Batcher:
         self.births: list[tuple[float, int]] = []
         self.spans: list[Span] = []
         self.kept: dict[Position, Failure] = {}
-        self.nbytes = self.freed = self._roots = 0
+        self.freed: Rows = []
+        self.nbytes = self.measured = self._next_root = 0
         self.since: float | None = None
         self.waited = 0.0
 
@@ -71,54 +86,78 @@ class Batcher:
         if not self.total:
             self._send_gaps(block, out)
         at, total, tags, values = 0, len(block.values), block.tags, block.values
-        each = block.nbytes // total if total else 0
+        left = block.nbytes
         if not total:
             self._cover(block, block.hi, ())
         while at < total:
-            count = min(self.size - len(self.values), total - at)
-            if self.limit and each:
-                count = min(count, max(1, (self.limit - self.nbytes + each - 1) // each))
+            count, nbytes = self._fit(values, at)
             upto = at + count
             if self.empty:
                 self.since, self.waited = now, block.waited
-                self.spans = [(block.lo if at == 0 else position(tags[at]),) * 2] if self.total else []
+                lo = block.lo if at == 0 else position(tags[at])
+                self.spans = [(lo, lo)] if self.total else []
+                self._next_root = lo[0] + (len(lo) > 1)
             part = tags[at:upto]
             self.tags.extend(part)
             self.values.extend(values[at:upto])
-            self.nbytes += each * count
+            self.measured += nbytes
+            share = left * count // (total - at)
+            self.nbytes, left = self.nbytes + share, left - share
             self.births.append((block.born, count))
             if self.total:
                 hi = position(tags[upto]) if upto < total else block.hi
                 self._cover(block, hi, part)
             else:
                 self.spans.extend(span for _, _, span in runs(part))
+                self.freed, block.freed = self.freed + block.freed, []
             at = upto
-            if len(self.values) >= self.size or (self.limit and self.nbytes >= self.limit):
+            if len(self.values) >= self.size or self.measured >= self.limit:
                 out.append(self._send())
         return out
+
+    def _fit(self, values: list[Any], at: int) -> tuple[int, int]:
+        """How many of `values` from `at` on go into the open batch, and their bytes.
+
+        Sizes are taken item by item where the limit is near, so that the cut depends on the items alone.
+        """
+        count = min(self.size - len(self.values), len(values) - at)
+        nbytes = self._measure(values[at : at + count])
+        if self.measured + nbytes < self.limit:
+            return count, nbytes
+        nbytes = 0
+        for number in range(count):
+            nbytes += self._measure(values[at + number : at + number + 1])
+            if self.measured + nbytes >= self.limit:
+                return number + 1, nbytes
+        return count, nbytes
 
     def _cover(self, block: Block, hi: Position, part: Sequence[Tag]) -> None:
         """Extend the interval of the open batch and return the permits of rows that left no value in it."""
         if block.kept:
             self.kept.update({at: failure for at, failure in block.kept.items() if at < hi})
             block.kept = {at: failure for at, failure in block.kept.items() if at >= hi}
-        if isinstance(part, range):
-            self._roots += len(part)
+        self.spans = [(self.spans[0][0], hi)]
+        upto = self._next_root
+        if isinstance(part, range) and part:
+            self._free(upto, part.start, block.freed)
+            upto = part.stop
         else:
-            last = _root(self.tags[-len(part) - 1]) if len(self.tags) > len(part) else None
-            for tag in part:
-                if _root(tag) != last:
-                    last = _root(tag)
-                    self._roots += 1
-        lo = self.spans[0][0]
-        self.spans = [(lo, hi)]
-        whole = whole_roots(lo, hi)
-        if whole:
-            live = self._roots
-            live -= len(lo) > 1 and _root(self.tags[0]) == lo[0]
-            live -= len(hi) > 1 and _root(self.tags[-1]) == hi[0]
-            self.released += whole - live - self.freed
-            self.freed = whole - live
+            for root in map(_root, part):
+                self._free(upto, root, block.freed)
+                upto = max(upto, root + 1)
+        self._free(upto, hi[0], block.freed)
+        self._next_root = max(upto, hi[0])
+        freed, block.freed = split_rows(block.freed, hi)
+        self.freed += freed
+
+    def _free(self, first: int, stop: int, freed: Rows) -> None:
+        """Return the permits of the rows [first, stop), which left no value, less what was `freed` before."""
+        for rows in _without(first, stop, freed):
+            self._release(*rows)
+
+    def _release(self, first: int, stop: int) -> None:
+        self.freed.append((first, stop))
+        self.released += stop - first
 
     def _send_gaps(self, block: Block, out: list[Block]) -> None:
         """Send on what the block covers beside its values."""
@@ -133,6 +172,9 @@ class Batcher:
         if gaps:
             rest = block.like(*gaps[0], [], [], 0)
             rest.spans, rest.kept, block.kept = gaps, block.kept, None
+            bare = [(lo[0] + (len(lo) > 1), hi[0]) for lo, hi in gaps]
+            rest.freed = [(max(a, c), min(b, d)) for a, b in block.freed for c, d in bare if max(a, c) < min(b, d)]
+            block.freed = [left for rows in block.freed for left in _without(*rows, bare)]
             out.append(rest)
 
     def _send(self) -> Block:
@@ -141,8 +183,11 @@ class Batcher:
         block.spans = self.spans if len(self.spans) > 1 else None
         block.freed, block.waited = self.freed, self.waited
         block.kept = self.kept or None
-        shown = sum(map(is_kept, self.values)) if self._show_kept else 0
-        block.members = Members(self.tags, self.births, len(self.values) - shown)
+        live = self.tags
+        if self._show_kept:
+            live = [tag for tag, value in zip(self.tags, self.values, strict=True) if not is_kept(value)]
+        children = sum(type(tag) is tuple for tag in live)
+        block.members = Members(self.tags, self.births, len(live), children)
         self._reset()
         return block
 
@@ -150,21 +195,9 @@ class Batcher:
         """Send the open batch, full or not."""
         return [] if self.empty else [self._send()]
 
-    def drop_from(self, at: Position) -> int:
-        """Forget members at or above the position `at`; return how many there were."""
-        if self.empty or self.total and self.spans[0][1] <= at:
-            return 0
-        keep = [i for i, tag in enumerate(self.tags) if position(tag) < at]
-        lost = sum(not is_kept(v) for i, v in enumerate(self.values) if position(self.tags[i]) >= at)
-        self.tags = [self.tags[i] for i in keep]
-        self.values = [self.values[i] for i in keep]
-        self.kept = {k: v for k, v in self.kept.items() if k < at}
-        if not self.values:
-            self._reset()
-        else:
-            self.births = [(self.births[0][0], len(keep))]
-            self.spans = [(lo, min(hi, at)) for lo, hi in self.spans if lo < at]
-        return lost
+    def drop_from(self, at: Position) -> list[Block]:
+        """Remove and return the open batch if it begins at or behind the position `at`."""
+        return self.flush() if not self.empty and min(self.spans)[0] >= at else []
 
 
 def unbatch(block: Block) -> list[Block]:
@@ -197,6 +230,7 @@ def spread(block: Block, tags: Sequence[Tag], values: list[Any], nbytes: int) ->
         mine = [(tag, value) for at, tag, value in pairs if lo <= at < hi]
         blocks.append(block.like(lo, hi, [t for t, _ in mine], [v for _, v in mine], share))
     blocks[0].kept = block.kept
+    blocks[0].nbytes += nbytes - share * len(blocks)
     for part in blocks:
         part.hide_kept()
     return blocks

@@ -94,17 +94,31 @@ def child(tag: Tag, number: int) -> tuple[int, ...]:
     return (tag, number) if type(tag) is int else (*tag, number)  # type: ignore[misc]
 
 
+Rows = list[tuple[int, int]]
+"""Ranges (first, stop) of rows, rising."""
+
+
+def split_rows(rows: Rows, at: Position) -> tuple[Rows, Rows]:
+    """The ranges before and from the position `at` on."""
+    if not rows:
+        return [], []
+    row = at[0]
+    before = [(first, min(stop, row)) for first, stop in rows if first < row]
+    return before, [(max(first, row), stop) for first, stop in rows if stop > row]
+
+
 class Members:
     """What a batch carries: the tags of its members, in order.
 
     ``births`` are pairs (time of birth, number of members born then). ``weight`` is the number of
-    members that count: a failure kept in its place is in the list and has had its fate.
+    members that count, ``children`` how many of those came out of expansions: a failure kept in its
+    place is in the list and has had its fate.
     """
 
-    __slots__ = ("births", "tags", "weight")
+    __slots__ = ("births", "children", "tags", "weight")
 
-    def __init__(self, tags: Sequence[Tag], births: list[tuple[float, int]], weight: int) -> None:
-        self.tags, self.births, self.weight = tags, births, weight
+    def __init__(self, tags: Sequence[Tag], births: list[tuple[float, int]], weight: int, children: int) -> None:
+        self.tags, self.births, self.weight, self.children = tags, births, weight, children
 
 
 class Block:
@@ -113,8 +127,8 @@ class Block:
     ``tags`` and ``values`` run in parallel and rise; ``tags`` is a range while nothing is missing.
     ``kept`` holds failures that stay visible at their place. ``spans`` is set only where a batch
     was put together from pieces that do not touch (then lo and hi are those of the first).
-    ``members`` is set where the one value is a batch. ``freed`` counts the roots whose window
-    permits were returned before the block is emitted. ``waited`` is the time spent in gates.
+    ``members`` is set where the one value is a batch. ``freed`` lists the rows, as ranges, whose
+    window permits were returned before the block is emitted. ``waited`` is the time spent in gates.
     """
 
     __slots__ = (
@@ -132,7 +146,7 @@ class Block:
     ) -> None:
         self.lo, self.hi, self.tags, self.values = lo, hi, tags, values
         self.nbytes, self.born, self.entered, self.waited = nbytes, born, born, 0.0
-        self.freed = 0
+        self.freed: Rows = []
         self.kept: dict[Position, Failure] | None = None
         self.members: Members | None = None
         self.spans: list[Span] | None = None
@@ -143,7 +157,16 @@ class Block:
     @property
     def weight(self) -> int:
         """How many items the block stands for in the ledger."""
-        return self.members.weight if self.members is not None and self.values else len(self.values)
+        return self.members.weight if self.members is not None else len(self.values)
+
+    @property
+    def children(self) -> int:
+        """How many of the live items came out of expansions."""
+        if self.members is not None:
+            return self.members.children
+        if isinstance(self.tags, range):
+            return 0
+        return sum(type(t) is tuple and not is_kept(v) for t, v in zip(self.tags, self.values, strict=True))
 
     def like(self, lo: Position, hi: Position, tags: Sequence[Tag], values: list[Any], nbytes: int) -> Block:
         """A block of the same birth and history with another content."""
@@ -171,11 +194,19 @@ class Block:
         head = self.like(self.lo, at, self.tags[:count], self.values[:count], nbytes)
         self.lo, self.tags, self.values = at, self.tags[count:], self.values[count:]
         self.nbytes -= nbytes
+        head.freed, self.freed = split_rows(self.freed, at)
         if self.kept:
             kept = self.kept
             head.kept = {k: v for k, v in kept.items() if k < at} or None
             self.kept = {k: v for k, v in kept.items() if k >= at} or None
         return head
+
+    def absorb(self, tombstones: Block) -> None:
+        """Extend over the block behind, which holds no value."""
+        self.hi = tombstones.hi
+        self.freed += tombstones.freed
+        if tombstones.kept:
+            self.kept = {**(self.kept or {}), **tombstones.kept}
 
     def show_kept(self) -> None:
         """Put the kept failures among the values, each at its place."""

@@ -52,22 +52,9 @@ class Gate:
     def empty(self) -> bool:
         return not self._held
 
-    def take_from(self, at: Position) -> list[Block]:
-        """Remove and return every held block at or above the position `at`; one that straddles it is cut."""
-        taken = []
-        for lo in sorted(self._held):
-            block, since = self._held[lo]
-            if block.hi <= at:
-                continue
-            del self._held[lo]
-            self.held_items -= block.weight
-            self.held_bytes -= block.nbytes
-            if lo < at:
-                head = block.cut_at(at)
-                self._held[lo] = (head, since)
-                self.held_items += head.weight
-                self.held_bytes += head.nbytes
-            taken.append(block)
-        if not self._held:
-            self.since = None
-        return taken
+    def drop_from(self, at: Position) -> list[Block]:
+        """Remove and return every held block from the position `at` on."""
+        dropped = [self._held.pop(lo)[0] for lo in sorted(self._held) if lo >= at]
+        self.held_items -= sum(block.weight for block in dropped)
+        self.held_bytes -= sum(block.nbytes for block in dropped)
+        return dropped

@@ -53,12 +53,13 @@ class StageMeter:
     """
 
     __slots__ = (
-        "_idle", "_idle_since", "_idle_state", "blocked", "busy", "cpu", "expanded", "failed", "filtered",
+        "_idle", "_idle_since", "_idle_state", "blocked", "busy", "cpu", "expanded", "expands", "failed", "filtered",
         "items_in", "items_out", "recent_busy", "recent_calls", "restarts", "service", "started_at", "starved",
         "overhead", "timed",
     )  # fmt: skip
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, *, expands: bool = False) -> None:
+        self.expands = expands
         self.items_in = self.items_out = self.filtered = self.failed = self.expanded = self.restarts = 0
         self.busy = self.overhead = self.blocked = self.starved = self.cpu = 0.0
         self.timed = 0
@@ -93,6 +94,11 @@ class StageMeter:
             self.recent_calls = self.recent_calls * decay + calls
             self.recent_busy = self.recent_busy * decay + (stopped - started)
             self.service.record((stopped - started) / calls if sample is None else sample)
+
+    @property
+    def balanced(self) -> bool:
+        """in = out + filtered + failed; where items are expanded, in = expanded + filtered + failed."""
+        return self.items_in == self.filtered + self.failed + (self.expanded if self.expands else self.items_out)
 
     @property
     def mean_service(self) -> float | None:

@@ -41,6 +41,11 @@ class StagePlan:
     on_error: str = "raise"
     batched: bool = False
 
+    @property
+    def unbatches(self) -> bool:
+        """Whether it takes batches and gives items."""
+        return self.spec.kind == "map_batches"
+
 
 @dataclass(slots=True)
 class Edge:
@@ -84,6 +89,11 @@ class Plan:
         if capacities is None:
             capacities = sum(s.spec.queue or LARGE_QUEUE for s in self.stages)
         return max(4 * (slots + capacities), 2 * self.batch_items, 256)
+
+    @property
+    def budget(self) -> int:
+        """Most children of all expansions that may be un-emitted."""
+        return max(self.window(), 2 * self.batch_items)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -161,7 +171,7 @@ def make_plan(spec: PipelineSpec) -> Plan:
             name = f"batch({step.size})"
             behind = _need_behind(spec, index)
             edge(name, "input" if behind else "none", behind or "a batch may hold any items")
-            intake.append(BatchPlan(step, total, step.bytes or share))
+            intake.append(BatchPlan(step, total, step.bytes or max(1, share)))
             batched = True
         elif isinstance(step, UnbatchSpec):
             if not batched:

@@ -132,13 +132,15 @@ def _settle_block(
     if kind == "flat_map":
         done.expanded += weight * len(counts)
         done.items_out += len(values)
-        outs = spread(block, new_tags, values, nbytes) if block.spans is None else [_over_spans(block, new_tags, values)]
+        outs = spread(block, new_tags, values, nbytes) if block.spans is None else [_over_spans(block, new_tags, values, nbytes)]
     elif kind == "map_batches":
         done.items_out += len(values)
         outs = spread(block, new_tags, values, nbytes)
     else:
         block.tags, block.values, block.nbytes = new_tags, values, nbytes
-        done.items_out += block.weight if values else 0
+        if not values:
+            block.members = None
+        done.items_out += block.weight
         outs = [block]
     if stage.on_error == "keep":
         for failure in failures:
@@ -158,9 +160,9 @@ def _child_tags(tags: Sequence[Tag], within: list[int], counts: dict[int, int]) 
     return out
 
 
-def _over_spans(block: Block, tags: Sequence[Tag], values: list[Any]) -> Block:
+def _over_spans(block: Block, tags: Sequence[Tag], values: list[Any], nbytes: int) -> Block:
     """Children of a batch that covers several pieces: all lie in the first, the others become tombstones."""
-    out = block.like(block.lo, block.hi, tags, values, block.nbytes)
+    out = block.like(block.lo, block.hi, tags, values, nbytes)
     out.spans, out.freed, out.kept = block.spans, block.freed, block.kept
     return out
 

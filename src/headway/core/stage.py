@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from headway.core.batch import Batcher
 from headway.core.block import Block, Position
@@ -36,22 +38,24 @@ class Slot:
 class Stage:
     """The inbox in front of a stage and the slots behind it."""
 
-    def __init__(self, plan: StagePlan, index: int, *, shows_kept: bool, now: float) -> None:
+    def __init__(
+        self, plan: StagePlan, index: int, measure: Callable[[Sequence[Any]], int], *, shows_kept: bool, now: float
+    ) -> None:
         self.plan, self.spec, self.index = plan, plan.spec, index
         self.on_error, self.keeps_total, self.shows_kept = plan.on_error, plan.keeps_total, shows_kept
         self.steps: list[Gate | Batcher | UnbatchSpec] = [
             Gate() if isinstance(step, GatePlan)
-            else Batcher(step.spec.size, step.spec.within, step.limit,
+            else Batcher(step.spec.size, step.spec.within, step.limit, measure,
                          total=step.total, show_kept=not step.spec.for_map)
             if isinstance(step, BatchPlan)
             else step
             for step in plan.intake
         ]  # fmt: skip
         self.inbox: deque[Block] = deque()
-        self.queued = self.queued_bytes = self.in_hand = self.reserved = self.max_depth = 0
+        self.queued = self.queued_bytes = self.in_hand = self.expected = self.max_depth = 0
         self.slots = [Slot(self, n) for n in range(plan.spec.workers)]
         self.parked: list[Ticket] = []
-        self.meter = StageMeter(now)
+        self.meter = StageMeter(now, expands=plan.spec.kind == "flat_map")
 
     @property
     def batchers(self) -> list[Batcher]:
@@ -96,9 +100,10 @@ class Stage:
         return best if len(best.tickets) < self.credits() else None
 
     def credits(self) -> int:
-        """Blocks that a slot may have in hand. One where a generator may pause, since order must survive it."""
+        """Blocks that a slot may have in hand. One where a generator may pause or a write may fail: nothing
+        behind it may run then."""
         mean = self.meter.mean_service
-        if mean is None or self.spec.kind in ("flat_map", "consume"):
+        if mean is None or self.spec.kind in ("flat_map", "sink", "consume"):
             return 1
         return 1 if mean * self._target() >= CREDIT_S else CREDITS
 
@@ -147,6 +152,8 @@ class Stage:
 
     def tail(self) -> Block | None:
         """The last block that is queued or in hand, where the stage keeps order: tombstones join it."""
+        if not self.keeps_total:
+            return None
         if self.inbox:
             return self.inbox[-1]
         if self.slots[0].tickets:
@@ -154,24 +161,11 @@ class Stage:
         return self.parked[-1].blocks[-1] if self.parked else None
 
     def drop_from(self, at: Position) -> list[Block]:
-        """Remove and return what is queued at or above the position `at`."""
-        kept, dropped = deque[Block](), []
-        for block in self.inbox:
-            if block.hi <= at:
-                kept.append(block)
-                continue
+        """Remove and return the queued blocks from the position `at` on."""
+        dropped = [block for block in self.inbox if block.lo >= at]
+        for block in dropped:
             self._count(block, -1)
-            if block.lo < at:
-                head = block.cut_at(at)
-                if head.values:
-                    kept.append(head)
-                    self._count(head, 1)
-                elif kept:
-                    kept[-1].hi = at
-                else:
-                    dropped.append(head)
-            dropped.append(block)
-        self.inbox = kept
+        self.inbox = deque(block for block in self.inbox if block.lo < at)
         return dropped
 
     @property

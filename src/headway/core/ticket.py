@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headway.core.stage import Slot, Stage
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Job:
     """A ticket as its worker sees it.
 
@@ -56,8 +56,8 @@ class Answer:
 class Ticket:
     """The settle-once cell of a dispatch: open while the engine lists it, retired by its one answer.
 
-    ``base`` is the number of children that a paused expansion has delivered; ``reserved`` the
-    children that its worker may be making now.
+    ``base`` is the number of children that a paused expansion has delivered; ``expected`` the
+    most results that its worker may be making now.
     """
 
     number: int
@@ -67,6 +67,6 @@ class Ticket:
     count: int
     since: float
     base: int = 0
-    reserved: int = 0
+    expected: int = 0
     recalled: bool = False
     attempt: int = 1

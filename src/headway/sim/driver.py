@@ -11,7 +11,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from headway.call import Caller, Cell, drive, largest, sizes
 from headway.core.block import Failure
@@ -68,7 +68,7 @@ class VirtualRun:
         self.outputs: list[Any] = []
         self.dead: list[Failure] = []
         self.log: list[tuple[str, int, Any, float, float]] = []
-        self.engine = Engine(plan, self, 0.0)
+        self.engine = Engine(plan, self, 0.0, measure=sizes)
         self._rows: Iterator[Any] = iter(rows)
         self._draws = draws(service or {})
         self._source_s, self._think_s, self._leave_after = source_s, think_s, leave_after
@@ -76,6 +76,7 @@ class VirtualRun:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._events = 0
         self._reading = False
+        self._cell = Cell()
         self._workers: dict[tuple[int, int], _Worker] = {}
 
     def run(self) -> VirtualRun:
@@ -95,6 +96,12 @@ class VirtualRun:
                 self._on_event(self.engine)
             self._read()
         return self
+
+    def stop(self, mode: Literal["drain", "cancel", "abort"], timeout: float = 0.0) -> None:
+        """Ask the run to stop, as at this moment."""
+        self.engine.stop(mode, self.now, timeout)
+        if not self._reading:
+            self.engine.end(self.now)
 
     def at(self, time: float, event: Callable[[], None]) -> None:
         """Have `event` called at `time` seconds."""
@@ -139,7 +146,7 @@ class VirtualRun:
     # ---- source and workers
 
     def _read(self) -> None:
-        while not self._reading and not self.engine.ended and (want := self.engine.wants()) > 0:
+        while not self._reading and (want := self.engine.wants()) > 0:
             if self._source_s:
                 self._reading = True
                 self.at(self.now + self._source_s, self._read_one)
@@ -147,15 +154,15 @@ class VirtualRun:
             rows = [row for _, row in zip(range(want), self._rows, strict=False)]
             if rows:
                 self.engine.offer(rows, self.now, sizes(rows), largest(rows))
-            if len(rows) < want and not self.engine.ended:
+            if len(rows) < want:
                 self.engine.end(self.now)
 
     def _read_one(self) -> None:
         self._reading = False
-        for row in self._rows:
-            self.engine.offer([row], self.now, sizes([row]), largest([row]))
-            return
-        if not self.engine.ended:
+        rows = [row for _, row in zip(range(1), self._rows, strict=False)]
+        if rows:
+            self.engine.offer(rows, self.now, sizes(rows), largest(rows))
+        if not rows or not self.engine.reading:
             self.engine.end(self.now)
 
     def _worker(self, slot: Slot) -> _Worker:
@@ -173,7 +180,8 @@ class VirtualRun:
     def _consume(self, value: Any) -> None:
         self.outputs.append(value)
         if self._leave_after is not None and len(self.outputs) == self._leave_after:
-            self.at(self.now, lambda: self.engine.stop("cancel", self.now))
+            self._cell.stop = True
+            self.at(self.now, lambda: self.stop("cancel"))
 
     def _duration(self, slot: Slot, value: Any) -> float:
         if slot.stage.spec.kind == "consume":
@@ -202,20 +210,19 @@ class VirtualRun:
         if worker.running is not running:
             return
         job, cell = running.job, Cell()
+        if slot.stage.spec.kind == "consume":
+            cell = self._cell
         if running.resumed:
             answer = drive(worker.caller.resume(job.ticket, job.limit, cell))
         else:
             if running.stop_at is not None:
                 job = Job(job.ticket, job.values[: running.stop_at], job.tags[: running.stop_at], job.limit)
             answer = drive(worker.caller.run(job, cell))
-            at = running.started
-            for tag, end in zip(job.tags, running.ends, strict=False):
+            at, ran = running.started, answer.taken + answer.parked
+            for tag, end in zip(job.tags[:ran], running.ends, strict=False):
                 self.log.append((slot.stage.spec.name, slot.number, tag, at, end))
                 at = end
         answer.started, answer.stopped = running.started, self.now
         worker.running = None
-        if answer.parked:
-            self.engine.part(job.ticket, answer, self.now)
-        else:
-            self.engine.done(job.ticket, answer, self.now)
+        self.engine.done(job.ticket, answer, self.now)
         self._begin(slot)

@@ -1,0 +1,58 @@
+"""Headway: concurrent pipelines that keep order, lose nothing and tell the truth about speed.
+
+Every public name is given here and loaded on first use, so that ``import headway`` stays quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headway.core.block import DROP, Failure
+    from headway.core.plan import Plan
+    from headway.errors import (
+        CheckpointError, HeadwayError, InternalError, ItemTimeout, PlanError, RunError, RunErrors, SinkError,
+        SourceError, StageError, StallError, TooManyFailures, WorkerDied,
+    )  # fmt: skip
+    from headway.importer.job import ImportResult, import_file
+    from headway.importer.rowfunction import Reject, rows
+    from headway.io.deadletter import read_dead_letters
+    from headway.pipeline import Pipeline, Sink, Source
+    from headway.running import Run
+    from headway.watch.report import Report
+
+_HOMES = {
+    "headway.core.block": ("DROP", "Failure"),
+    "headway.core.plan": ("Plan",),
+    "headway.errors": (
+        "CheckpointError", "HeadwayError", "InternalError", "ItemTimeout", "PlanError", "RunError", "RunErrors",
+        "SinkError", "SourceError", "StageError", "StallError", "TooManyFailures", "WorkerDied",
+    ),
+    "headway.importer.job": ("ImportResult", "import_file"),
+    "headway.importer.rowfunction": ("Reject", "rows"),
+    "headway.io.deadletter": ("read_dead_letters",),
+    "headway.pipeline": ("Pipeline", "Sink", "Source"),
+    "headway.running": ("Run",),
+    "headway.watch.report": ("Report",),
+}  # fmt: skip
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "CheckpointError", "DROP", "Failure", "HeadwayError", "ImportResult", "InternalError", "ItemTimeout", "Pipeline",
+    "Plan", "PlanError", "Reject", "Report", "Run", "RunError", "RunErrors", "Sink", "SinkError", "Source",
+    "SourceError", "StageError", "StallError", "TooManyFailures", "WorkerDied", "import_file", "read_dead_letters",
+    "rows",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'headway' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

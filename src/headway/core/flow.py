@@ -1,0 +1,242 @@
+"""The state of a run, the way of a block through it, and what an ending gives up."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
+
+from headway.core.batch import Batcher, unbatch
+from headway.core.block import Block, Failure, Position, is_kept, position
+from headway.core.frontier import Frontier
+from headway.core.gate import Gate
+from headway.core.ledger import Fates, Timeline
+from headway.core.plan import Plan
+from headway.core.settle import Settled
+from headway.core.stage import Slot, Stage
+from headway.core.ticket import Job, Ticket
+from headway.core.window import Window
+
+
+class Commands(Protocol):
+    """What the engine asks of its driver. None of them may block; answers come as events."""
+
+    def dispatch(self, slot: Slot, job: Job) -> None:
+        """Run `job` on the worker of `slot`."""
+
+    def resume(self, slot: Slot, ticket: int, limit: int) -> None:
+        """Continue the expansion that paused under `ticket`, for up to `limit` more children."""
+
+    def recall(self, slot: Slot, ticket: int) -> None:
+        """Answer for `ticket` as soon as the call that runs ends, with the rest un-started."""
+
+    def replace(self, slot: Slot) -> None:
+        """The worker of `slot` is gone: start another."""
+
+    def set_aside(self, failure: Failure) -> None:
+        """Keep the record of an item that failed."""
+
+
+class Flow:
+    """What is where. Subclasses hand out work (Pump) and take events (Engine)."""
+
+    def __init__(
+        self, plan: Plan, commands: Commands, now: float, measure: Callable[[Sequence[Any]], int]
+    ) -> None:
+        self.plan, self._commands = plan, commands
+        last = len(plan.stages) - 1
+        self.stages = [Stage(s, i, measure, shows_kept=i == last, now=now) for i, s in enumerate(plan.stages)]
+        self.ordered = plan.spec.order == "input"
+        self.window = Window(plan.window(), plan.spec.window_bytes, plan.budget)
+        self.frontier = Frontier()
+        self.fates, self.times = Fates(), Timeline(now)
+        self.tickets: dict[int, Ticket] = {}
+        self.state: Literal["running", "done", "drained", "cancelled", "failed"] = "running"
+        self.cause: Failure | None = None
+        self.too_many: str | None = None
+        self.failures: list[Failure] = []
+        self._expands = any(s.spec.kind == "flat_map" for s in self.stages)
+        self._seq = self._numbers = 0
+        self._ended = self._draining = self._cancelled = False
+        self._cut: Position | None = None
+        self._deadline: float | None = None
+        self._out: deque[Callable[[], None]] = deque()
+        self._flushing = False
+
+    # ---- the way of a block
+
+    def _enter(self, index: int, blocks: list[Block], now: float, step: int = 0) -> None:
+        """Lead blocks through what stands in front of stage `index`, from `step` on, into its inbox."""
+        stage = self.stages[index]
+        for gate in stage.steps[step:]:
+            if isinstance(gate, Gate | Batcher):
+                blocks = [out for block in blocks for out in gate.push(block, now)]
+                if isinstance(gate, Batcher) and gate.released:
+                    self.window.used -= gate.released
+                    gate.released = 0
+            else:
+                blocks = [out for block in blocks for out in self._unbatch(stage, block, now)]
+        for block in blocks:
+            if stage.shows_kept:
+                block.show_kept()
+            if block.values:
+                stage.push(block, now)
+            elif (tail := stage.tail()) is not None:
+                tail.absorb(block)
+            else:
+                self._forward(stage, [block], now)
+
+    def _forward(self, stage: Stage, blocks: list[Block], now: float) -> None:
+        """Blocks leave `stage`."""
+        if stage.index + 1 < len(self.stages):
+            self._enter(stage.index + 1, blocks, now)
+        else:
+            for block in blocks:
+                self._emit(block, now)
+
+    def _unbatch(self, stage: Stage, block: Block, now: float) -> list[Block]:
+        members = block.members
+        if members is None:
+            return [block]
+        try:
+            outs = unbatch(block)
+        except BaseException as error:  # iterating a user's value may raise anything
+            failure = Failure(error, seq=block.tags[0], stage=f"unbatch before {stage.spec.name}", value=block.values[0])
+            block.tags, block.values, block.members = [], [], None
+            self.window.children -= members.children
+            self.fates.dead += members.weight
+            self._fail(failure, stage, now)
+            return [block]
+        if sum(len(out.values) + len(out.kept or ()) for out in outs) != len(members.tags):
+            count = sum(len(out.values) for out in outs)
+            self.window.children += count - members.children
+            self.fates.children += count
+            if count:
+                self.fates.expanded += members.weight
+            else:
+                self.fates.filtered += members.weight
+        return outs
+
+    def _emit(self, block: Block, now: float) -> None:
+        """A block has left the last stage: its fate is final and its permits return."""
+        roots = sum(self.frontier.add(lo, hi) for lo, hi in block.spans or ((block.lo, block.hi),))
+        self.window.used -= roots - sum(stop - first for first, stop in block.freed)
+        self.window.nbytes -= block.nbytes
+        self.times.emitted_roots += roots
+        self._count_children(block, -1)
+        self.times.emit(block, now)
+
+    def _count_children(self, block: Block, sign: int) -> None:
+        if self._expands:
+            self.window.children += sign * block.children
+
+    def _tally(self, stage: Stage, done: Settled) -> None:
+        """Enter what was settled at `stage` into its meter and the ledger."""
+        meter, fates, kind = stage.meter, self.fates, stage.spec.kind
+        filtered = done.items_in - done.dead - (done.expanded if kind == "flat_map" else done.items_out)
+        meter.items_in += done.items_in
+        meter.items_out += done.items_out
+        meter.filtered += filtered
+        meter.failed += done.dead
+        meter.expanded += done.expanded
+        fates.filtered += filtered
+        fates.dead += done.dead
+        fates.expanded += done.expanded
+        if kind == "flat_map":
+            fates.children += done.items_out
+        if stage.index == len(self.stages) - 1:
+            fates.written += done.items_out
+
+    # ---- endings
+
+    def _fail(self, failure: Failure, stage: Stage, now: float) -> None:
+        """Act on a failure by the policy of its stage."""
+        if len(self.failures) < 20:
+            self.failures.append(failure)
+        policy, allowed, meter = stage.on_error, stage.spec.max_failures, stage.meter
+        if policy == "dead_letter":
+            self._say(lambda: self._commands.set_aside(failure))
+        if isinstance(allowed, float):
+            allowed = allowed * meter.items_in if meter.items_in >= 100 else None
+        if policy == "raise":
+            self.fail(failure, now)
+        elif allowed is not None and meter.failed > allowed:
+            text = f"stage {stage.spec.name!r}: {meter.failed} items failed, max_failures={stage.spec.max_failures}"
+            self.fail(failure, now, text)
+
+    def fail(self, failure: Failure, now: float, too_many: str | None = None) -> None:
+        """End the run because of `failure`: in input order what lies before it is still emitted."""
+        at = position(failure.seq) if failure.seq is not None else self.frontier.watermark
+        if self.cause is None or (self._cut is not None and at < self._cut):
+            self.cause, self.too_many = failure, too_many
+        self.state = "failed"
+        self._end(now)
+        if not self.ordered:
+            self._cancel(now, 0.0)
+        elif self._cut is None or at < self._cut:
+            self._cut = at
+            self._drop_from(at)
+
+    def _end(self, now: float) -> None:
+        if not self._ended:
+            self._ended = True
+            self.times.end_of_input = now
+            self.times.emitted_at_end = self.times.emitted_roots
+
+    def _cancel(self, now: float, timeout: float) -> None:
+        self._cancelled = True
+        due = now + timeout
+        self._deadline = due if self._deadline is None else min(due, self._deadline)
+        self._drop_from((0,))
+
+    def _drop_from(self, at: Position) -> None:
+        """Give up every block from `at` on, and recall what runs of it.
+
+        A block lies on one side of a failed item: those with items on both sides were in hand with
+        it, and are cut when their answer comes.
+        """
+        for stage in self.stages:
+            dropped = stage.drop_from(at)
+            for gate in stage.steps:
+                if isinstance(gate, Gate):
+                    dropped += gate.drop_from(at)
+                elif isinstance(gate, Batcher):
+                    dropped += gate.drop_from(at)
+            for ticket in [t for t in stage.parked if t.blocks[0].lo >= at]:
+                stage.parked.remove(ticket)
+                dropped += ticket.blocks
+            for block in dropped:
+                self._give_up(block)
+        for ticket in self.tickets.values():
+            if ticket.blocks[-1].hi > at:
+                self._recall(ticket)
+
+    def _before_cut(self, blocks: list[Block]) -> list[Block]:
+        """What of `blocks` is still wanted; the rest is given up."""
+        if self._cut is None and not self._cancelled:
+            return blocks
+        cut = (0,) if self._cancelled or self._cut is None else self._cut
+        wanted = []
+        for block in blocks:
+            if block.hi <= cut:
+                wanted.append(block)
+                continue
+            if block.lo < cut:
+                wanted.append(block.cut_at(cut))
+            self._give_up(block)
+        return wanted
+
+    def _give_up(self, block: Block) -> None:
+        if block.members is not None:
+            self.fates.unread += block.members.weight
+        else:
+            self.fates.unread += sum(not is_kept(value) for value in block.values)
+
+    def _recall(self, ticket: Ticket) -> None:
+        if not ticket.recalled:
+            ticket.recalled = True
+            slot, number = ticket.slot, ticket.number
+            self._say(lambda: self._commands.recall(slot, number))
+
+    def _say(self, command: Callable[[], None]) -> None:
+        self._out.append(command)

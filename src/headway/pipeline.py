@@ -1,0 +1,399 @@
+"""Pipeline: the declaration, and the ways to run it.
+
+What a run does is decided in core/ and carried out in run/; here it is only described and started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import (
+    AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Sequence,
+)  # fmt: skip
+from dataclasses import replace
+from time import perf_counter
+from typing import Any, Generic, Literal, NoReturn, Protocol, TypeVar, Unpack, overload, runtime_checkable
+
+from headway.call import drive
+from headway.core.block import Drop, Failure
+from headway.core.plan import Plan, make_plan
+from headway.core.spec import BatchSpec, Kind, PipelineSpec, StageSpec, Step, UnbatchSpec
+from headway.errors import HeadwayError, PlanError
+from headway.run.driver import recipe_of
+from headway.run.inline import InlineDriver
+from headway.run.outlet import Discard
+from headway.run.source import open_rows
+from headway.running import How, Letters, Run, raise_clean
+from headway.stages import StageOptions, make_stage, unique
+from headway.watch.report import Report, make_report
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+T_contra = TypeVar("T_contra", contravariant=True)
+U = TypeVar("U")
+R = TypeVar("R")
+
+
+@runtime_checkable
+class Source(Protocol[T_co]):
+    """Something to read from in pieces. A source may also have `close()`, called at the end."""
+
+    def read(self, n: int, /) -> Sequence[T_co]:
+        """Up to `n` items; none at the end."""
+
+
+class Sink(Protocol[T_contra]):
+    """Something to write to. Its methods may be async; they are called one after another, never at once."""
+
+    def open(self, resume: dict[str, Any] | None, /) -> Any:
+        """Called once, before the first write."""
+
+    def write(self, items: Sequence[T_contra], /) -> Any:
+        """Write values, in order: up to 1,000, or those of one batch.
+
+        If it raises, each half is written alone, the left one first; the single item that raises is the failure.
+        """
+
+    def commit(self, state: dict[str, Any], /) -> Any:
+        """Make what was written durable. Called about once a second, and at the end unless the run was aborted."""
+
+    def close(self, error: BaseException | None, /) -> Any:
+        """Called once, last; `error` is why the run failed."""
+
+
+Rows = Iterable[T] | AsyncIterable[T] | Source[T]
+
+
+class Pipeline(Generic[T]):
+    """An immutable description: a source, stages, and what takes their outputs. Nothing runs until it is asked to.
+
+    `source`: an iterable, an async iterable, a `Source`, or a function without arguments that
+    returns one. `window`: most items read and not yet through (None: sized by the engine);
+    `window_bytes`: the same in bytes; `size`: a function giving a value's bytes. `on_error`: what an
+    item's failure means where a stage does not say. `mode="inline"` runs every stage on the calling thread.
+
+    Each method returns a new pipeline and raises PlanError for what cannot work. Stages take the options
+
+    * ``workers`` (1), ``on``: "task" (async functions), "thread" (others) or "process",
+    * ``needs="input"``: the function relies on input order; a re-sequencer is placed where it is lost,
+    * ``queue``: most items that wait in front of it (behind a batch: batches),
+    * ``on_error``: "raise", "skip", "keep" (a `Failure` at its place) or "dead_letter"; ``max_failures``,
+    * ``setup``: called once in each worker; its result, entered if it is a context manager, is the
+      function's second argument,
+    * ``idempotent``: may be run again after a worker died; ``atomic`` (flat_map): children leave together,
+    * ``name``.
+    """
+
+    def __init__(
+        self,
+        source: Rows[T] | Callable[[], Rows[T]],
+        *,
+        name: str = "pipeline",
+        window: int | None = None,
+        window_bytes: int = 256 * 1024 * 1024,
+        size: Callable[[Any], int] | None = None,
+        on_error: Literal["raise", "skip", "keep", "dead_letter"] = "raise",
+        mode: Literal["concurrent", "inline"] = "concurrent",
+    ) -> None:
+        if not callable(source) and not any(hasattr(source, m) for m in ("__iter__", "__aiter__", "read")):
+            raise PlanError(
+                "a source is an iterable, an async iterable, a Source or a function that returns one, "
+                f"not {type(source).__name__}"
+            )
+        self._source, self._name, self._size, self._mode = source, name, size, mode
+        self._spec = PipelineSpec(name, (), "input", window, window_bytes, on_error)
+        self._used = [False]
+        How(mode=mode)
+
+    # ---- building
+
+    def _with(self, *steps: Step, order: str | None = None) -> Pipeline[Any]:
+        if self._steps and isinstance(self._steps[-1], StageSpec) and self._steps[-1].kind == "sink":
+            raise PlanError(f"{self._steps[-1].name!r} is the sink, and nothing can stand behind it")
+        return self._copy(replace(self._spec, steps=self._steps + steps, order=order or self._spec.order))
+
+    def _copy(self, spec: PipelineSpec) -> Pipeline[Any]:
+        copy: Pipeline[Any] = object.__new__(Pipeline)
+        copy.__dict__.update(self.__dict__)
+        copy._spec = spec
+        return copy
+
+    @property
+    def _steps(self) -> tuple[Step, ...]:
+        return self._spec.steps
+
+    def _stage(self, kind: Kind, fn: Any, options: Any) -> Pipeline[Any]:
+        return self._with(make_stage(kind, fn, dict(options), self._steps))
+
+    @overload
+    def map(self, fn: Callable[[T], Awaitable[U | Drop]], **stage: Unpack[StageOptions]) -> Pipeline[U]: ...
+    @overload
+    def map(self, fn: Callable[[T], U | Drop], **stage: Unpack[StageOptions]) -> Pipeline[U]: ...
+    @overload
+    def map(self, fn: Callable[[T, R], Awaitable[U | Drop]], **stage: Unpack[StageOptions]) -> Pipeline[U]: ...
+    @overload
+    def map(self, fn: Callable[[T, R], U | Drop], **stage: Unpack[StageOptions]) -> Pipeline[U]: ...
+    def map(self, fn: Callable[..., Any], **stage: Unpack[StageOptions]) -> Pipeline[Any]:
+        """One value in, one out. None is an ordinary value; ``return DROP`` filters the item."""
+        return self._stage("map", fn, stage)
+
+    @overload
+    def filter(self, fn: Callable[[T], object], **stage: Unpack[StageOptions]) -> Pipeline[T]: ...
+    @overload
+    def filter(self, fn: Callable[[T, R], object], **stage: Unpack[StageOptions]) -> Pipeline[T]: ...
+    def filter(self, fn: Callable[..., object], **stage: Unpack[StageOptions]) -> Pipeline[T]:
+        """Keep the items for which `fn` is true."""
+        return self._stage("filter", fn, stage)
+
+    @overload
+    def flat_map(self, fn: Callable[[T], AsyncIterable[U]], **stage: Unpack[StageOptions]) -> Pipeline[U]: ...
+    @overload
+    def flat_map(self, fn: Callable[[T], Awaitable[Iterable[U]]], **stage: Unpack[StageOptions]) -> Pipeline[U]: ...
+    @overload
+    def flat_map(self, fn: Callable[[T], Iterable[U]], **stage: Unpack[StageOptions]) -> Pipeline[U]: ...
+    @overload
+    def flat_map(self, fn: Callable[[T, R], Iterable[U]], **stage: Unpack[StageOptions]) -> Pipeline[U]: ...
+    def flat_map(self, fn: Callable[..., Any], **stage: Unpack[StageOptions]) -> Pipeline[Any]:
+        """Each item becomes the values that `fn` returns or yields, in order. Generators are read only as
+        far as there is room, so one item may become endlessly many."""
+        return self._stage("flat_map", fn, stage)
+
+    def batch(self, size: int, *, within: float | None = None, bytes: int | None = None) -> Pipeline[list[T]]:
+        """Lists of up to `size` items, or `bytes` bytes.
+
+        A batch leaves when it is full, at the end of the input or at a drain; with `within` also
+        that many seconds after its first item came.
+        """
+        return self._with(BatchSpec(size, within, bytes))
+
+    def unbatch(self: Pipeline[list[U]]) -> Pipeline[U]:
+        """The reverse of `batch`. A list of another length than its batch is an expansion of it."""
+        return self._with(UnbatchSpec())
+
+    @overload
+    def map_batches(
+        self, fn: Callable[[list[T]], Awaitable[Sequence[U | Drop | Failure]]], size: int, *,
+        within: float | None = None, **stage: Unpack[StageOptions],
+    ) -> Pipeline[U]: ...  # fmt: skip
+    @overload
+    def map_batches(
+        self, fn: Callable[[list[T]], Sequence[U | Drop | Failure]], size: int, *,
+        within: float | None = None, **stage: Unpack[StageOptions],
+    ) -> Pipeline[U]: ...  # fmt: skip
+    @overload
+    def map_batches(
+        self, fn: Callable[[list[T], R], Sequence[U | Drop | Failure]], size: int, *,
+        within: float | None = None, **stage: Unpack[StageOptions],
+    ) -> Pipeline[U]: ...  # fmt: skip
+    def map_batches(
+        self, fn: Callable[..., Any], size: int, *, within: float | None = None, **stage: Unpack[StageOptions]
+    ) -> Pipeline[Any]:
+        """``fn(list) -> list`` of the same length, up to `size` items a call; each item keeps its place and fate.
+
+        ``Failure(error)`` in a slot fails that item alone, `DROP` filters it. If `fn` raises, every item of the call fails.
+        """
+        spec = make_stage("map_batches", fn, dict(stage), self._steps)
+        return self._with(BatchSpec(size, within, for_map=True), spec)
+
+    def to(
+        self,
+        sink: Sink[T] | Callable[[T], object] | Callable[[T, Any], object],
+        *,
+        order: Literal["input", "none"] = "input",
+        **stage: Unpack[StageOptions],
+    ) -> Pipeline[NoReturn]:
+        """The last step: a function (one item a call, a list behind `batch`) or a `Sink`."""
+        return self._with(make_stage("sink", sink, dict(stage), self._steps), order=order)
+
+    def ordered(self, order: Literal["input", "none"] = "input", key: None = None) -> Pipeline[T]:
+        """The order in which a consumer that iterates wants the outputs."""
+        if key is not None:
+            raise PlanError("ordered(key=) is not available in this version")
+        return self._with(order=order)
+
+    def with_workers(self, workers: dict[str, int]) -> Pipeline[T]:
+        """The same pipeline with other numbers of workers, by stage name."""
+        names = [step.name for step in self._steps if isinstance(step, StageSpec)]
+        for name in workers:
+            if name not in names:
+                raise PlanError(f"there is no stage {name!r}; there are {', '.join(map(repr, names)) or 'none'}")
+        steps = tuple(
+            replace(step, workers=workers[step.name]) if isinstance(step, StageSpec) and step.name in workers else step
+            for step in self._steps
+        )
+        return self._copy(replace(self._spec, steps=steps))
+
+    # ---- running
+
+    def plan(self) -> Plan:
+        """What will run and why. Raises PlanError for what cannot work."""
+        return self._prepare("concurrent")[0]
+
+    def _prepare(self, mode: str) -> tuple[Plan, dict[str, bytes]]:
+        """The plan, and the functions of process stages as they will be sent."""
+        spec = self._spec
+        if not spec.steps or not (isinstance(spec.steps[-1], StageSpec) and spec.steps[-1].kind == "sink"):
+            last = next((s for s in reversed(spec.steps) if isinstance(s, StageSpec)), None)
+            output = StageSpec("consume", None, unique("output", spec.steps), queue=last.queue if last else None)
+            spec = replace(spec, steps=(*spec.steps, output))
+        plan = make_plan(spec)
+        packed = {}
+        if mode == "concurrent" and any(stage.spec.on == "process" for stage in plan.stages):
+            from headway.run.process import check_recipe
+
+            for stage in plan.stages:
+                if stage.spec.on == "process":
+                    packed[stage.spec.name] = check_recipe(recipe_of(stage, self._size, plan.budget))
+        return plan, packed
+
+    def _open(self, how: How) -> Run[T]:
+        plan, packed = self._prepare("concurrent")
+        return Run(plan, self._take_source(), self._name, how, self._size, packed)
+
+    def _take_source(self) -> Any:
+        """The source, once only if it is its own iterator."""
+        source: Any = self._source
+        once = not callable(source) and (
+            (hasattr(source, "__next__") and hasattr(source, "__iter__")) or hasattr(source, "__anext__")
+        )
+        if once and self._used[0]:
+            raise HeadwayError(
+                f"the source of {self._name!r} is an iterator and was used up by the first run; "
+                "give a list, or a function that returns a new iterator"
+            )
+        self._used[0] = True
+        return source
+
+    def _how(self, how: dict[str, Any]) -> How:
+        known = How.__dataclass_fields__
+        for name in how:
+            if name not in known:
+                raise PlanError(f"there is no way to run with {name}=; there are {', '.join(known)}")
+        return How(**{"mode": self._mode, **{k: v for k, v in how.items() if v is not None or k != "mode"}})
+
+    def __iter__(self) -> Iterator[T]:
+        if self._mode == "inline":
+            return self._inline(How(mode="inline"))
+        return self._iterate()
+
+    def _iterate(self) -> Generator[T, None, None]:
+        with self._open(How()) as run:
+            yield from run
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        if self._mode == "inline":
+            async for value in self._ainline(How(mode="inline")):
+                yield value
+            return
+        async with self._open(How()) as run:
+            async for value in run:
+                yield value
+
+    def open(self, **how: Any) -> Run[T]:
+        """The run as a context manager, `with` or `async with`: iterate it, or wait for it; at the end all is gone."""
+        made = self._how(how)
+        if made.mode == "inline":
+            raise PlanError('mode="inline" has no run beside the caller: iterate the pipeline, or use .collect() or .run()')
+        return self._open(made)
+
+    def collect(self, **how: Any) -> list[T]:
+        """All outputs."""
+        made = self._how(how)
+        if made.mode == "inline":
+            return list(self._inline(made))
+        values: list[T] = []
+        self._open(made).start_thread(Discard(values)).run_to_end()
+        return values
+
+    def run(self, **how: Any) -> Report:
+        """To the end: into the sink, or discarding outputs.
+
+        The first SIGINT or SIGTERM drains, the second cancels, the third aborts; then
+        KeyboardInterrupt or RunError is raised, with ``.report``.
+        """
+        made = self._how(how)
+        if made.mode == "inline":
+            reports: list[Report] = []
+            for _ in self._inline(made, reports):
+                pass
+            return reports[0]
+        return self._open(made).start_thread(Discard()).run_to_end()
+
+    async def arun(self, **how: Any) -> Report:
+        """As `run`, on the caller's event loop. Signals only with ``handle_signals=True``."""
+        made = self._how(how)
+        if made.mode == "inline":
+            reports: list[Report] = []
+            async for _ in self._ainline(made, reports):
+                pass
+            return reports[0]
+        return await self._open(made).start_task(Discard()).run_to_end_async()
+
+    def start(self, **how: Any) -> Run[T]:
+        """Run in the background, with a sink or discarding outputs."""
+        made = self._how(how)
+        if made.mode == "inline":
+            raise PlanError('mode="inline" runs on the calling thread and so not in the background')
+        return self._open(made).start_thread(Discard())
+
+    # ---- in one thread
+
+    async def _ainline(self, how: How, reports: list[Report] | None = None) -> AsyncIterator[T]:
+        plan, _ = self._prepare("inline")
+        letters = Letters(how.dead_letters)
+        driver = InlineDriver(plan, open_rows(self._take_source()), set_aside=letters.take, size=self._size)
+        ignored = inline_ignores(plan)
+        values = driver.values()
+        try:
+            async for value in values:
+                yield value
+        finally:
+            await values.aclose()  # type: ignore[attr-defined]
+            letters.close()
+        report = make_report(driver.engine, self._name, perf_counter(), dead_letters=letters.kept, ignored=ignored)
+        error = driver.error()
+        if error is not None:
+            if hasattr(error, "report"):
+                error.report = report
+            raise_clean(error)
+        if reports is not None:
+            reports.append(report)
+
+    def _inline(self, how: How, reports: list[Report] | None = None) -> Generator[T, None, None]:
+        """The same without a loop where nothing is async, else on a loop of its own on this thread."""
+        plan, _ = self._prepare("inline")
+        waits = InlineDriver(plan, self._source if hasattr(self._source, "__aiter__") else (), set_aside=lambda _: None)
+        runner = None
+        if waits.asynchronous:
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                runner = asyncio.Runner()
+            else:
+                raise PlanError(
+                    'mode="inline" with async stages cannot run here, inside a running event loop: '
+                    "use `await pipeline.arun(...)` or `async for`"
+                )
+        step = runner.run if runner is not None else drive
+        values = self._ainline(how, reports)
+        try:
+            while True:
+                try:
+                    value = step(values.__anext__())  # type: ignore[arg-type]
+                except StopAsyncIteration:
+                    return
+                yield value
+                del value
+        finally:
+            step(values.aclose())  # type: ignore[attr-defined]
+            if runner is not None:
+                runner.close()
+
+
+def inline_ignores(plan: Plan) -> list[str]:
+    """What the stages ask for that one thread cannot give."""
+    texts = []
+    for stage in plan.stages:
+        spec = stage.spec
+        if spec.kind != "consume" and spec.on != "thread" and isinstance(spec.on, str) and spec.on != "task":
+            texts.append(f"stage {spec.name!r}: on={spec.on!r} ran on the calling thread; a death of its worker is not contained")
+    return texts

@@ -1,0 +1,248 @@
+"""Reads the source of a run: never ahead of what was granted, never on the loop's time.
+
+A plain iterable or `Source` is read in a thread of its own, an async one in a task of the loop.
+Rows wait in ``rows`` until the driver takes them; it is told once, however many come meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Protocol
+
+from headway.run.mailbox import Mailbox
+
+READ_AT_ONCE = 1024
+"""Most rows that `Source.read` is asked for at once."""
+
+
+class Reader(Protocol):
+    """What both kinds offer to the driver."""
+
+    def start(self) -> None:
+        """Begin; nothing is read yet."""
+
+    def take(self) -> list[Any]:
+        """The rows that have come since."""
+
+    def grant(self, total: int) -> None:
+        """Read until `total` rows were read since the start."""
+
+    def stop(self) -> None:
+        """Read no more and close the source; a read that blocks is left alone."""
+
+    async def join(self, timeout_s: float) -> bool:
+        """Wait until the source is closed; whether it is."""
+
+
+def open_rows(source: Any) -> Any:
+    """What a source's description gives to be read: factories are called, iterables asked for an iterator."""
+    if callable(source) and not _is_rows(source):
+        source = source()
+    if not _is_rows(source):
+        raise TypeError(
+            f"a source must be an iterable, an async iterable, a Source or a function that returns one, not "
+            f"{type(source).__qualname__}"
+        )
+    return source
+
+
+def _is_rows(source: Any) -> bool:
+    return hasattr(source, "__iter__") or hasattr(source, "__aiter__") or hasattr(source, "read")
+
+
+def make_reader(
+    source: Any, mailbox: Mailbox, on_rows: Callable[[], None], on_end: Callable[[BaseException | None], None]
+) -> Reader:
+    """The reader for `source`. `on_rows` and `on_end` are called on the loop; after `on_end` no rows come."""
+    if hasattr(source, "__aiter__"):
+        return TaskReader(source, mailbox, on_rows, on_end)
+    return ThreadReader(source, mailbox, on_rows, on_end)
+
+
+class ThreadReader:
+    """Reads in a daemon thread."""
+
+    def __init__(
+        self,
+        source: Any,
+        mailbox: Mailbox,
+        on_rows: Callable[[], None],
+        on_end: Callable[[BaseException | None], None],
+    ) -> None:
+        self.rows: deque[Any] = deque()
+        self._source, self._mailbox, self._on_rows, self._on_end = source, mailbox, on_rows, on_end
+        self._granted = self._read = 0
+        self._stopping = self._waiting = self._told = False
+        self._wake = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._main, name="headway-source", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def grant(self, total: int) -> None:
+        """Allow rows up to the number `total`; it may be less than before."""
+        self._granted = total
+        if self._waiting:
+            self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread when the read that may be going on returns."""
+        self._stopping = True
+        self._wake.set()
+
+    async def join(self, timeout_s: float) -> bool:
+        """Wait for the thread."""
+        loop = asyncio.get_running_loop()
+        deadline, pause = loop.time() + timeout_s, 0.0005
+        while not self._ended.is_set() and loop.time() < deadline:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, 0.02)
+        if self._ended.is_set():
+            self._thread.join(timeout_s)
+        return self._ended.is_set()
+
+    def take(self) -> list[Any]:
+        """The rows that have come, on the loop."""
+        self._told = False
+        rows = []
+        while self.rows:
+            rows.append(self.rows.popleft())
+        return rows
+
+    def _may_read(self) -> bool:
+        """Wait for a grant; False when the reading is to end."""
+        while self._read >= self._granted and not self._stopping:
+            self._waiting = True
+            if self._read >= self._granted and not self._stopping:
+                self._wake.wait()
+            self._wake.clear()
+            self._waiting = False
+        return not self._stopping
+
+    def _push(self, row: Any) -> None:
+        self.rows.append(row)
+        self._read += 1
+        if not self._told:
+            self._told = True
+            self._mailbox.post(self._on_rows)
+
+    def _main(self) -> None:
+        error: BaseException | None = None
+        rows: Iterator[Any] | None = None
+        try:
+            if hasattr(self._source, "__iter__"):
+                rows = iter(self._source)
+                self._iterate(rows)
+            else:
+                self._fetch()
+        except BaseException as raised:
+            error = raised
+        try:
+            close = getattr(rows, "close", None) if inspect.isgenerator(rows) else None
+            if close is None and rows is None:
+                close = getattr(self._source, "close", None)
+            if close is not None:
+                close()
+        except BaseException as raised:
+            error = error or raised
+        self._mailbox.post(self._on_end, error)
+        self._ended.set()
+
+    def _iterate(self, rows: Iterator[Any]) -> None:
+        while self._may_read():
+            while self._read < self._granted and not self._stopping:
+                try:
+                    row = next(rows)
+                except StopIteration:
+                    return
+                self._push(row)
+
+    def _fetch(self) -> None:
+        while self._may_read():
+            rows = self._source.read(min(READ_AT_ONCE, self._granted - self._read))
+            if not len(rows):
+                return
+            for row in rows:
+                self._push(row)
+
+
+class TaskReader:
+    """Reads an async iterable in a task of the loop."""
+
+    def __init__(
+        self,
+        source: Any,
+        mailbox: Mailbox,
+        on_rows: Callable[[], None],
+        on_end: Callable[[BaseException | None], None],
+    ) -> None:
+        self.rows: deque[Any] = deque()
+        self._source, self._mailbox, self._on_rows, self._on_end = source, mailbox, on_rows, on_end
+        self._granted = self._read = 0
+        self._told = self._stopping = False
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the task."""
+        self._task = asyncio.get_running_loop().create_task(self._main(), name="headway-source")
+
+    def grant(self, total: int) -> None:
+        """Allow rows up to the number `total`."""
+        self._granted = total
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Cancel the read that may be going on and close the source."""
+        self._stopping = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def join(self, timeout_s: float) -> bool:
+        """Wait for the task."""
+        if self._task is None:
+            return True
+        done, _ = await asyncio.wait([self._task], timeout=timeout_s)
+        return bool(done)
+
+    def take(self) -> list[Any]:
+        """The rows that have come."""
+        self._told = False
+        rows = list(self.rows)
+        self.rows.clear()
+        return rows
+
+    async def _main(self) -> None:
+        error: BaseException | None = None
+        rows: AsyncIterator[Any] | None = None
+        try:
+            rows = self._source.__aiter__()
+            while True:
+                while self._read >= self._granted:
+                    self._wake.clear()
+                    await self._wake.wait()
+                self.rows.append(await rows.__anext__())
+                self._read += 1
+                if not self._told:
+                    self._told = True
+                    self._mailbox.post(self._on_rows)
+                if not self._read % 100:
+                    await asyncio.sleep(0)  # a source that never waits must not hold the loop
+        except StopAsyncIteration:
+            pass
+        except asyncio.CancelledError as cancelled:
+            error = None if self._stopping else cancelled
+        except BaseException as raised:
+            error = raised
+        try:
+            if hasattr(rows, "aclose"):
+                await rows.aclose()  # type: ignore[union-attr]
+        except BaseException as raised:
+            error = error or raised
+        self._mailbox.post(self._on_end, error)

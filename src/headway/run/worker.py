@@ -1,0 +1,193 @@
+"""What a worker is: the contract that all kinds fulfil, and what each of them opens and closes.
+
+A worker takes jobs one after another and answers each once. It knows no engine, queue or order.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Protocol
+
+from headway.call import Caller, Cell, is_async
+from headway.core.block import Raised
+from headway.core.ticket import Answer, Job
+
+COMMIT_S = 1.0
+"""A sink commits at least this often while it writes."""
+
+
+class Worker(Protocol):
+    """The hands of one slot. All methods are called on the loop's thread and return at once."""
+
+    def start(self) -> None:
+        """Begin to open; `Events.ready` or `Events.broken` follows."""
+
+    def submit(self, job: Job) -> None:
+        """Run `job`; `Events.answered` follows."""
+
+    def resume(self, ticket: int, limit: int) -> None:
+        """Continue a paused expansion; `Events.answered` follows."""
+
+    def recall(self, ticket: int) -> None:
+        """Answer for `ticket` as soon as the call that runs ends, with the rest un-started."""
+
+    def stop(self, error: BaseException | None, *, commit: bool) -> None:
+        """Close what was opened once the running call has ended, and end."""
+
+    async def join(self, timeout_s: float) -> bool:
+        """Wait until it has ended; whether it has."""
+
+
+class Events(Protocol):
+    """Where a worker reports, from any thread."""
+
+    def ready(self, worker: Any) -> None:
+        """It is open and takes jobs."""
+
+    def broken(self, worker: Any, why: Raised) -> None:
+        """It could not be opened, or its sink could not be committed or closed."""
+
+    def answered(self, worker: Any, answer: Answer) -> None:
+        """A job is done, or paused."""
+
+    def died(self, worker: Any, why: Raised) -> None:
+        """Its process ended unasked."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything a worker needs to make its own session; it travels to child processes by cloudpickle."""
+
+    kind: str
+    name: str
+    fn: Any
+    setup: Callable[[], Any] | None = None
+    size: Callable[[Any], int] | None = None
+    atomic: bool = False
+    most_children: int = 1 << 20
+    halts: bool = False
+    batched: bool = False
+
+    @property
+    def is_sink(self) -> bool:
+        """Whether `fn` is an object with the methods of `Sink`, not a function."""
+        return self.kind == "sink" and not callable(self.fn)
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether its calls need an event loop."""
+        if self.is_sink:
+            return any(is_async(getattr(self.fn, name)) for name in ("open", "write", "commit", "close"))
+        return is_async(self.fn)
+
+
+class Session:
+    """A function with its set-up, opened, used and closed where the worker runs.
+
+    Its methods are coroutines that wait only if the function or set-up does (see `call.drive`).
+    """
+
+    def __init__(self, recipe: Recipe, cpu_clock: Callable[[], float] | None) -> None:
+        self._recipe = recipe
+        self._cpu_clock = cpu_clock
+        self._leave: Callable[..., Any] | None = None
+        self._written = 0
+        self._watermark: int | None = None
+        self._committed_at = perf_counter()
+        self.opened: Any = None
+        """What ``setup()`` returned, before it is entered; its kind decides whether a loop is needed."""
+        if recipe.setup is not None:
+            self.opened = recipe.setup()
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether an event loop is needed."""
+        waits = hasattr(self.opened, "__aenter__") or inspect.isawaitable(self.opened)
+        return self._recipe.asynchronous or waits
+
+    async def open(self) -> None:
+        """Enter the set-up, open the sink. Raises what they raise."""
+        recipe, fn, resource = self._recipe, self._recipe.fn, self.opened
+        if recipe.is_sink:
+            await _settled(fn.open(None))
+            fn = fn.write
+        if recipe.setup is not None:
+            if inspect.isawaitable(resource):
+                resource = await resource
+            if hasattr(resource, "__aenter__"):
+                self._leave, resource = resource.__aexit__, await resource.__aenter__()
+            elif hasattr(resource, "__enter__"):
+                self._leave, resource = resource.__exit__, resource.__enter__()
+            fn = _with_resource(fn, resource)
+        self._caller = Caller(
+            recipe.kind, fn, size=recipe.size, atomic=recipe.atomic, most_children=recipe.most_children,
+            writes=recipe.is_sink and not recipe.batched, halts=recipe.halts,
+            clock=perf_counter, cpu_clock=self._cpu_clock,
+        )  # fmt: skip
+
+    async def run(self, job: Job, cell: Cell) -> Answer:
+        """Run a job."""
+        answer = await self._caller.run(job, cell)
+        if self._recipe.is_sink and answer.taken:
+            self._written += answer.taken - len(answer.failed)
+            last = job.tags[answer.taken - 1]
+            self._watermark = (last if isinstance(last, int) else last[0]) + 1
+            if perf_counter() - self._committed_at >= COMMIT_S:
+                await self._commit()
+        return answer
+
+    async def resume(self, ticket: int, limit: int, cell: Cell) -> Answer:
+        """Continue a paused expansion."""
+        return await self._caller.resume(ticket, limit, cell)
+
+    async def _commit(self) -> None:
+        await _settled(self._recipe.fn.commit({"watermark": self._watermark, "written": self._written}))
+        self._committed_at = perf_counter()
+
+    async def close(self, error: BaseException | None, *, commit: bool) -> None:
+        """Close paused generators, commit and close the sink, leave the set-up. Raises the first error of these."""
+        first: BaseException | None = None
+        if hasattr(self, "_caller"):
+            await self._caller.close()
+            if self._recipe.is_sink:
+                try:
+                    if commit:
+                        await self._commit()
+                except BaseException as failed:
+                    first = error = failed
+                try:
+                    await _settled(self._recipe.fn.close(error))
+                except BaseException as failed:
+                    first = first or failed
+        if self._leave is not None:
+            try:
+                await _settled(self._leave(type(error) if error else None, error, None))
+            except BaseException as failed:
+                first = first or failed
+        if first is not None:
+            raise first
+
+
+def _with_resource(fn: Callable[..., Any], resource: Any) -> Callable[[Any], Any]:
+    """`fn` with its set-up's result as second argument."""
+    if not is_async(fn):
+        return lambda value: fn(value, resource)
+    if inspect.isasyncgenfunction(fn):
+
+        async def generate(value: Any) -> Any:
+            async for child in fn(value, resource):
+                yield child
+
+        return generate
+
+    async def call(value: Any) -> Any:
+        return await fn(value, resource)
+
+    return call
+
+
+async def _settled(result: Any) -> Any:
+    return await result if inspect.isawaitable(result) else result

@@ -1,0 +1,390 @@
+"""A run as its owner holds it: started, iterated, stopped, waited for, reported.
+
+What a pipeline is stands in pipeline.py; how a run is driven in run/.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Generic, Literal, NoReturn, Self, TypeVar
+
+from headway.core.block import Failure
+from headway.core.plan import Plan
+from headway.errors import HeadwayError, PlanError, RunError
+from headway.io.deadletter import DeadLetterFile
+from headway.run.driver import Driver, Mode
+from headway.run.outlet import Discard, LoopOutlet, ThreadOutlet
+from headway.run.source import open_rows
+from headway.run.stop import SignalStops
+from headway.watch.progress import Progress
+from headway.watch.report import Report, make_report
+
+T = TypeVar("T")
+KEPT_IN_MEMORY = 10_000
+"""Dead letters that are kept where the user named no place for them."""
+
+_inside: contextvars.ContextVar[Any] = contextvars.ContextVar("headway_run", default=None)
+
+
+@dataclass(frozen=True)
+class How:
+    """How a pipeline is to be run."""
+
+    progress: bool | str = False
+    total: int | None = None
+    dead_letters: Any = None
+    drain_timeout: float = 30.0
+    handle_signals: bool | None = None
+    mode: Literal["concurrent", "inline"] | None = None
+    ui: bool | str = False
+    checkpoint: Any = None
+    job: str | None = None
+    target_rate: float | None = None
+    stall_after: float | None = None
+    trace: Any = None
+    metrics: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("ui", "checkpoint", "job", "target_rate", "stall_after", "trace", "metrics"):
+            if getattr(self, name):
+                raise PlanError(f"{name}= is not available in this version")
+        if self.progress not in (True, False, "rich", "log"):
+            raise PlanError(f'progress must be True, False, "rich" or "log", not {self.progress!r}')
+        if self.drain_timeout < 0:
+            raise PlanError(f"drain_timeout must be 0 or more seconds, not {self.drain_timeout!r}")
+        if self.mode not in (None, "concurrent", "inline"):
+            raise PlanError(f'mode must be "concurrent" or "inline", not {self.mode!r}')
+
+
+@dataclass
+class Letters:
+    """Where dead letters go: a file, a list, a function, a `Sink`, or memory up to a limit."""
+
+    place: Any
+    kept: list[Failure] = field(default_factory=list)
+    _write: Callable[[Failure], Any] | None = None
+    _close: Callable[[], Any] | None = None
+
+    def __post_init__(self) -> None:
+        place = self.place
+        if isinstance(place, list):
+            self._write = place.append
+        elif hasattr(place, "write") and hasattr(place, "open"):
+            place.open(None)
+            self._write = lambda failure: place.write([failure])
+            self._close = lambda: (place.commit({}), place.close(None))
+        elif callable(place):
+            self._write = place
+        elif place is not None:
+            file = DeadLetterFile(place)
+            self._write, self._close = file.write, file.close
+
+    def take(self, failure: Failure) -> str | None:
+        """Keep a failure; the reason if that is not possible."""
+        failure.error.__traceback__ = None  # its text is kept; frames would hold the items of the run
+        if self._write is None:
+            if len(self.kept) >= KEPT_IN_MEMORY:
+                return f"more than {KEPT_IN_MEMORY:,} dead letters; name a place for them with dead_letters=path"
+            self.kept.append(failure)
+            return None
+        try:
+            self._write(failure)
+        except Exception as error:
+            return f"a dead letter could not be kept: {type(error).__name__}: {error}"
+        return None
+
+    def close(self) -> None:
+        """Close the file or sink."""
+        if self._close is not None:
+            close, self._close = self._close, None
+            close()
+
+
+class Run(Generic[T]):
+    """A run of a pipeline. Made by `Pipeline.open` and `Pipeline.start`.
+
+    In a `with` block it runs on a loop in a thread of its own, in an `async with` block on the
+    caller's loop. Iterating gives the outputs; when the block ends, everything is gone: workers,
+    threads, processes, the source. `drain`, `cancel` and `abort` ask and return at once, from
+    anywhere, and do nothing on a run that has ended.
+    """
+
+    def __init__(self, plan: Plan, source: Any, name: str, how: How, size: Any, packed: dict[str, bytes]) -> None:
+        self._plan, self._source, self._name, self._how = plan, source, name, how
+        self._size, self._packed = size, packed
+        self._driver: Driver | None = None
+        self._outlet: Any = None
+        self._thread: threading.Thread | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._crash: BaseException | None = None
+        self._letters = Letters(how.dead_letters)
+        self._iterated = False
+        self._sink = plan.stages[-1].spec.kind != "consume"
+
+    # ---- starting
+
+    def _make(self, outlet: Any) -> Driver:
+        self._outlet = outlet
+        self._driver = Driver(
+            self._plan, open_rows(self._source), outlet=outlet, set_aside=self._letters.take, size=self._size,
+            drain_timeout_s=self._how.drain_timeout, packed=self._packed,
+        )  # fmt: skip
+        return self._driver
+
+    def start_thread(self, outlet: Any) -> Self:
+        """Run on a loop of its own."""
+        driver = self._make(outlet)
+        context = contextvars.copy_context()
+        context.run(_inside.set, self)
+
+        def main() -> None:
+            try:
+                asyncio.run(driver.run())
+            except BaseException as error:  # a defect of ours: it is raised where the run is waited for
+                self._crash = error
+                outlet.stop(None, commit=False)
+
+        self._thread = threading.Thread(target=context.run, args=(main,), name=f"headway-{self._name}", daemon=True)
+        self._thread.start()
+        return self
+
+    def start_task(self, outlet: Any) -> Self:
+        """Run on the running loop."""
+        driver = self._make(outlet)
+        context = contextvars.copy_context()
+        context.run(_inside.set, self)
+        self._task = asyncio.get_running_loop().create_task(
+            driver.run(), name=f"headway-{self._name}", context=context
+        )
+        return self
+
+    def __enter__(self) -> Self:
+        return self.start_thread(Discard() if self._sink else ThreadOutlet())
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        self._leave()
+        self._join()
+        self._letters.close()
+        if error is None and not self._iterated:
+            self._raise()
+
+    async def __aenter__(self) -> Self:
+        return self.start_task(Discard() if self._sink else LoopOutlet())
+
+    async def __aexit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        self._leave()
+        if self._task is not None:
+            await self._task
+        self._letters.close()
+        if error is None and not self._iterated:
+            self._raise()
+
+    def _leave(self) -> None:
+        """The consumer goes: what it has not taken is not wanted."""
+        if not self._sink and isinstance(self._outlet, ThreadOutlet | LoopOutlet) and not self.ended:
+            self._iterated = True
+            self.cancel()
+            self._outlet.answer()
+
+    # ---- iterating
+
+    def __iter__(self) -> Iterator[T]:
+        self._begin_iteration(ThreadOutlet, "with")
+        return self._values()
+
+    def _values(self) -> Iterator[T]:
+        while True:
+            try:
+                value = self._outlet.take()
+            except IndexError:
+                break
+            yield value
+            del value  # the consumer's reference shall be the last one
+        self._join()
+        self._letters.close()
+        self._raise()
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        self._begin_iteration(LoopOutlet, "async with")
+        return self._avalues()
+
+    async def _avalues(self) -> AsyncIterator[T]:
+        while True:
+            try:
+                value = await self._outlet.take()
+            except IndexError:
+                break
+            yield value
+            del value
+        if self._task is not None:
+            await self._task
+        self._letters.close()
+        self._raise()
+
+    def _begin_iteration(self, kind: type, form: str) -> None:
+        if self._sink:
+            raise HeadwayError("this pipeline ends in a sink: it has no outputs to iterate; use .run()")
+        if not isinstance(self._outlet, kind):
+            raise HeadwayError(f"iterate this run inside `{form} pipeline.open() as run:`")
+        if self._iterated:
+            raise HeadwayError("this run was iterated before; run the pipeline again for its outputs")
+        self._iterated = True
+
+    # ---- stopping
+
+    def drain(self, timeout: float | None = None) -> None:
+        """Read nothing more and finish what was read, for at most `timeout` seconds (None: `drain_timeout`)."""
+        self._ask("drain", timeout)
+
+    def cancel(self, timeout: float = 0) -> None:
+        """Start nothing more; running calls have `timeout` seconds."""
+        self._ask("cancel", timeout)
+
+    def abort(self) -> None:
+        """End now; only what the sink has committed stands."""
+        self._ask("abort", 0.0)
+
+    def _ask(self, mode: Mode, timeout: float | None) -> None:
+        if self._driver is not None and not self.ended:
+            self._driver.ask(mode, timeout)
+
+    # ---- waiting
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over and everything of it closed."""
+        if self._thread is not None:
+            return not self._thread.is_alive()
+        return self._task is not None and self._task.done()
+
+    def wait(self) -> Report:
+        """Wait for the end. Returns the report, or raises why the run failed."""
+        self._refuse_inside()
+        if self._thread is None:
+            raise HeadwayError("this run is on an event loop: use `await run.wait_async()`")
+        self._join()
+        self._letters.close()
+        self._raise()
+        return self.report
+
+    async def wait_async(self) -> Report:
+        """As `wait`, without blocking the caller's loop."""
+        self._refuse_inside()
+        if self._task is not None:
+            await asyncio.shield(self._task)
+        else:
+            while not self.ended:
+                await asyncio.sleep(0.005)
+        self._letters.close()
+        self._raise()
+        return self.report
+
+    def run_to_end(self) -> Report:
+        """Wait with progress and signals as asked, as `Pipeline.run` does."""
+        how = self._how
+        with (
+            SignalStops(lambda mode: self._ask(mode, None), wanted=how.handle_signals is not False) as stops,
+            Progress(how.progress, self._name, how.total) as progress,
+        ):
+            while not self.ended:
+                self._join(0.1)
+                progress.show(self.driver.engine)
+        self._letters.close()
+        self._raise_stopped(stops.first)
+        return self.report
+
+    async def run_to_end_async(self) -> Report:
+        """The same on the caller's loop; signals only if `handle_signals` is true."""
+        how = self._how
+        assert self._task is not None
+        with (
+            SignalStops(lambda mode: self._ask(mode, None), wanted=bool(how.handle_signals)) as stops,
+            Progress(how.progress, self._name, how.total) as progress,
+        ):
+            try:
+                while not self._task.done():
+                    await asyncio.wait([self._task], timeout=0.1 if how.progress else None)
+                    progress.show(self.driver.engine)
+            except asyncio.CancelledError:
+                self._task.cancel()
+                await asyncio.wait([self._task])
+                raise
+            finally:
+                self._letters.close()
+        self._raise_stopped(stops.first)
+        return self.report
+
+    def _join(self, timeout: float | None = None) -> None:
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def _refuse_inside(self) -> None:
+        if _inside.get() is self:
+            raise HeadwayError("a stage cannot wait for its own run: it would wait for itself")
+
+    # ---- the outcome
+
+    @property
+    def driver(self) -> Driver:
+        """What drives the run. Raises HeadwayError before it was started."""
+        if self._driver is None:
+            raise HeadwayError("this run has not been started: use it in a `with` or `async with` block")
+        return self._driver
+
+    def snapshot(self) -> Report:
+        """The report as it stands now, from any thread."""
+        while True:
+            try:
+                return make_report(self.driver.engine, self._name, perf_counter(), dead_letters=self._letters.kept)
+            except RuntimeError:  # a collection changed while it was read: the loop's thread went on
+                continue
+
+    @property
+    def report(self) -> Report:
+        """The report so far; the final one when the run has ended."""
+        return self.snapshot()
+
+    def _raise_stopped(self, number: int | None) -> None:
+        error = self.driver.error()
+        interrupted = number is not None and self.driver.engine.state in ("drained", "cancelled")
+        if not interrupted or error is not None:
+            self._raise()
+            return
+        if number == signal.SIGINT:
+            stopped: BaseException = KeyboardInterrupt()
+            stopped.report = self.report  # type: ignore[attr-defined]
+            raise stopped
+        raise self._with_report(Terminated("stopped by SIGTERM: " + str(self.report).splitlines()[0]))
+
+    def _with_report(self, error: BaseException) -> BaseException:
+        if isinstance(error, RunError):
+            error.report = self.report
+        return error
+
+    def _raise(self) -> None:
+        if self._crash is not None:
+            raise self._crash
+        error = self.driver.error()
+        if error is not None:
+            raise_clean(self._with_report(error))
+        if self._driver is not None and self._driver.aborted:
+            items = self.report.items
+            text = f"the run was aborted: {items.read} items read, {items.written} written, {items.unread} given up"
+            raise_clean(self._with_report(RunError(text)))
+
+
+class Terminated(RunError):
+    """The run was stopped by SIGTERM; what had been read was finished as far as `drain_timeout` allowed."""
+
+    signal = signal.SIGTERM
+
+
+def raise_clean(error: BaseException) -> NoReturn:
+    """Raise `error` with its own cause, not with what is being handled around it."""
+    raise error from error.__cause__

@@ -1,0 +1,84 @@
+"""The options of a stage, and how a function given by the user becomes a stage description."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, TypedDict
+
+from headway.call import is_async
+from headway.core.spec import Kind, StageSpec, Step
+from headway.errors import PlanError
+
+LATER = ("key", "on_key_failure", "timeout", "deadline", "grace", "retry", "rate", "hedge")
+"""Options of the public surface that this version does not have."""
+
+
+class StageOptions(TypedDict, total=False):
+    """What every stage takes. See `Pipeline` for what each option means."""
+
+    workers: int
+    on: Literal["auto", "task", "thread", "process"]
+    needs: Literal["none", "input"]
+    queue: int | None
+    on_error: Literal["raise", "skip", "keep", "dead_letter"] | None
+    max_failures: int | float | None
+    setup: Callable[[], Any] | None
+    idempotent: bool
+    atomic: bool
+    name: str | None
+
+
+OPTIONS = tuple(StageOptions.__annotations__)
+
+
+def make_stage(kind: Kind, fn: Any, options: dict[str, Any], steps: tuple[Step, ...]) -> StageSpec:
+    """The stage for `fn` behind `steps`. Raises PlanError for what the options say wrongly."""
+    name = options.pop("name", None) or _name(fn, kind)
+    for option, value in options.items():
+        if option in LATER:
+            raise PlanError(f"stage {name!r}: {option}= is not available in this version")
+        if option not in OPTIONS:
+            raise PlanError(f"stage {name!r}: there is no option {option}=; there are {', '.join(OPTIONS)}")
+        if option == "workers" and (value == "auto" or isinstance(value, tuple)):
+            raise PlanError(f"stage {name!r}: workers={value!r} is not available in this version; give a number")
+        if option == "on" and value == "ray":
+            raise PlanError(f'stage {name!r}: on="ray" is not available in this version')
+    sink = kind == "sink" and not callable(fn)
+    if sink:
+        missing = [method for method in ("open", "write", "commit", "close") if not hasattr(fn, method)]
+        if missing:
+            raise PlanError(
+                f"stage {name!r}: a sink is a function or has the methods open, write, commit and close; "
+                f"{type(fn).__name__} lacks {', '.join(missing)}"
+            )
+        if options.get("workers", 1) != 1:
+            raise PlanError(f"stage {name!r}: a Sink object is written by one worker, not {options['workers']}")
+        if options.get("setup") is not None:
+            raise PlanError(f"stage {name!r}: a Sink object opens itself; setup= goes with a function")
+        if options.get("on") == "process":
+            raise PlanError(f"stage {name!r}: a Sink object stays in this process; use a function for on=\"process\"")
+    elif not callable(fn):
+        raise PlanError(f"stage {name!r}: a function is needed, not {type(fn).__name__}")
+    if options.get("on", "auto") == "auto":
+        asynchronous = is_async(fn.write) if sink else is_async(fn)
+        options["on"] = "task" if asynchronous else "thread"
+    return StageSpec(kind, fn, unique(name, steps), **options)
+
+
+def _name(fn: Any, kind: str) -> str:
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    name = getattr(fn, "__name__", None) or type(fn).__name__
+    return kind if name == "<lambda>" else str(name)
+
+
+def unique(name: str, steps: tuple[Step, ...]) -> str:
+    """`name`, with a number behind it if a stage before has it."""
+    taken = {step.name for step in steps if isinstance(step, StageSpec)}
+    if name not in taken:
+        return name
+    number = 2
+    while f"{name}-{number}" in taken:
+        number += 1
+    return f"{name}-{number}"

@@ -1,0 +1,1 @@
+"""Looks at a run and never touches it."""
