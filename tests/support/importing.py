@@ -59,7 +59,7 @@ def import_in_ranges(
         with open_parser(job) as parser:
             for span in source:
                 writer.write([parse_range(span, parser)])
-        writer.close(None)
+        writer.commit({})
         if writer.stopped is None:
             writer.finish()
         return writer

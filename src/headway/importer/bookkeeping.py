@@ -74,6 +74,10 @@ class Counts:
     skipped: int = 0
     filtered: int = 0
 
+    def since(self, before: Counts) -> Counts:
+        """Give what was counted after `before`."""
+        return Counts(*(getattr(self, name) - getattr(before, name) for name in self.__dataclass_fields__))
+
 
 class RejectRecord(NamedTuple):
     """One row of ``_headway_rejects`` without its job and attempt."""

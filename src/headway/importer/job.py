@@ -14,16 +14,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headway.errors import CheckpointError, HeadwayError, PlanError, TooManyFailures
+from headway.errors import CheckpointError, HeadwayError, PlanError, RunError, TooManyFailures
 from headway.importer.bookkeeping import Bookkeeping, Counts, Position, SavedJob
 from headway.importer.declare import Binding, Declaration, bind, read_tables
 from headway.importer.limits import RejectLimit
 from headway.importer.parse import ParseJob, open_parser, parse_range, read_range
+from headway.importer.report import in_rows
 from headway.importer.rowfunction import load
-from headway.importer.writer import ImportWriter, Stopped
+from headway.importer.writer import RANGES_A_COMMIT, ImportWriter, Stopped
 from headway.io.csv_format import CsvFormat
 from headway.io.csv_ranges import CsvRanges
 from headway.io.target import Address, Target
+from headway.pipeline import Pipeline
+from headway.watch.report import Report
 
 TAB_SUFFIXES = (".tsv", ".tab")
 
@@ -174,24 +177,38 @@ class ImportJob:
             format=self._format,
             read=partial(_read, self.path),
             on_commit=self._moved,
+            on_stop=source.stop,
         )
         self.result.resumed_at, self.began = start.seq or None, True
         self._begin(self)
+        report: Report | None = None
         try:
-            self._pump(source, writer, self._parse_job(source, binding))
+            report = self._pipeline(source, writer, self._parse_job(source, binding)).run()
             self._conclude(writer)
+        except (RunError, KeyboardInterrupt) as error:
+            report = getattr(error, "report", None)
+            raise
         finally:
-            self._settle(writer)
+            self._settle(writer, counts, report)
             if self._rejects is not None:
                 books.export_rejects(self._rejects)
         self._check_limit()
         return self.result
 
-    def _pump(self, source: CsvRanges, writer: ImportWriter, job: ParseJob) -> None:
-        with open_parser(job) as parser:
-            while not writer.stopped and (ranges := source.read(1)):
-                writer.write([parse_range(ranges[0], parser)])
-        writer.close(None)
+    def _pipeline(self, source: CsvRanges, writer: ImportWriter, job: ParseJob) -> Pipeline[Any]:
+        """Ranges, parsed in processes, written in order; few are under way, as each holds a MiB or two."""
+        return (
+            Pipeline(source, name="import", window=4 * self.workers + 2 * RANGES_A_COMMIT)
+            .map(
+                parse_range,
+                on="process",
+                workers=self.workers,
+                setup=partial(open_parser, job),
+                idempotent=True,
+                name="parse",
+            )
+            .to(writer, name="write")
+        )
 
     def _parse_job(self, source: CsvRanges, binding: Binding) -> ParseJob:
         return ParseJob(
@@ -210,12 +227,14 @@ class ImportJob:
         self.counts, self.bytes_done, self.stopped = writer.counts, writer.position.byte, writer.stopped
         self._advance(self)
 
-    def _settle(self, writer: ImportWriter) -> None:
+    def _settle(self, writer: ImportWriter, before: Counts, report: Report | None) -> None:
         """Put what was committed into the result."""
         result, seconds = self.result, time.monotonic() - self.started
         for name, value in asdict(writer.counts).items():
             setattr(result, name, value)
         result.seconds, result.tables, result.reasons = seconds, dict(writer.written), dict(writer.reasons)
+        if report is not None:
+            result.report = in_rows(report, writer.counts.since(before), writer.set_aside)
         result.rate = (writer.position.seq - (result.resumed_at or 0)) / seconds if seconds else 0.0
 
     def _check_limit(self) -> None:

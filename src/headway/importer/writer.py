@@ -1,13 +1,12 @@
 """The one ordered writer of an import: a sink of range results.
 
-Ranges are committed as a contiguous prefix of the file, a few at a time. One transaction holds
+Ranges are committed as a contiguous prefix of the file: four at a time, or as often as the engine asks. One transaction holds
 their rows, their rejects, the job's counts and the position behind them; so a run that is killed
 leaves a prefix and its exact position. What does not belong here: parsing, SQL.
 """
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,6 @@ from headway.io.table import Table
 from headway.io.target import ConstraintRefused, Target
 
 RANGES_A_COMMIT = 4
-SECONDS_A_COMMIT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,36 +61,39 @@ class ImportWriter:
         """rows written by this run, per table; an overwritten row counts again"""
         self.reasons: Counter[str] = Counter()
         """rows that this run set aside, by reason"""
+        self.set_aside = 0
+        """rows that got as far as the writer and were rejected or left out there"""
         self.stopped: Stopped | None = None
         self._target, self._tables, self._books, self._limit = target, tables, books, limit
         self._refusals = Refusals(target)
         self._end, self._format, self._read = end, format, read
         self._on_commit, self._on_stop = on_commit, on_stop
         self._held: list[RangeResult] = []
+        self._broken: BaseException | None = None
         self._next = start.number
         self._fresh = start.seq == 0 and counts == Counts()
-        self._committed_at = time.monotonic()
 
     def open(self, resume: dict[str, Any] | None) -> None:
         """Nothing to open: the target is open before the first range is read."""
 
     def write(self, items: Sequence[RangeResult]) -> None:
-        """Take ranges, in order, and commit when four are there or a second has passed."""
+        """Take ranges, in order, and commit when four are there."""
+        self._refuse_if_broken()
         for item in items:
             if item.span.number != self._next or self.stopped is not None:
                 continue
             self._next += 1
             self._held.append(item)
-            if len(self._held) >= RANGES_A_COMMIT or time.monotonic() - self._committed_at >= SECONDS_A_COMMIT:
+            if len(self._held) >= RANGES_A_COMMIT:
                 self._flush()
 
     def commit(self, state: dict[str, Any]) -> None:
-        """Commit what was taken."""
+        """Commit what was taken; also if the run failed it is a prefix of the file."""
+        self._refuse_if_broken()
         self._flush()
 
     def close(self, error: BaseException | None) -> None:
-        """Commit what was taken, also if the run failed: it is a prefix of the file."""
-        self._flush()
+        """Nothing to close: the target is closed by whoever opened it."""
 
     def finish(self) -> None:
         """Mark the job as finished, once everything is committed. Only for a run that reached the end."""
@@ -106,10 +107,13 @@ class ImportWriter:
         if not held:
             return
         try:
-            self._write(held, careful=False)
-        except ConstraintRefused:
-            self._write(held, careful=True)
-        self._committed_at = time.monotonic()
+            try:
+                self._write(held, careful=False)
+            except ConstraintRefused:
+                self._write(held, careful=True)
+        except BaseException as error:
+            self._broken = error
+            raise
         self._on_commit(self)
         if self.stopped is not None:
             self._on_stop()
@@ -141,12 +145,18 @@ class ImportWriter:
             position = commit.position(self.position, end)
             self._books.advance(position, counts, finished=False)
         self.position, self.counts, self._fresh = position, counts, False
+        self.set_aside += skipped + sum(1 for reject in taken if reject.stage == "write")
         self.reasons.update(reject.reason for reject in taken)
         for name, count in rows.items():
             self.written[name] += count
         if stop is not None:
             late = next((reject for reject in rejects if reject[0] >= stop), None)
             self.stopped = Stopped(late[1].line, late[2].reason) if late else Stopped(position.line, "")
+
+    def _refuse_if_broken(self) -> None:
+        """Take nothing behind a commit that failed: it would leave a gap."""
+        if self._broken is not None:
+            raise self._broken
 
     def _empty_replaced(self) -> None:
         for table in self._tables:

@@ -69,6 +69,7 @@ class CsvRanges:
         range_bytes: int = RANGE_BYTES,
     ) -> None:
         self.path, self.format, self._range_bytes = Path(path), format or CsvFormat(), range_bytes
+        self._stopped = False
         self._descriptor = _opened(self.path)
         try:
             self.size = os.fstat(self._descriptor).st_size
@@ -81,7 +82,7 @@ class CsvRanges:
     def read(self, n: int) -> Sequence[Range]:
         """Give up to `n` ranges; none at the end of the file."""
         ranges: list[Range] = []
-        while len(ranges) < n and self._at < self.size:
+        while len(ranges) < n and self._at < self.size and not self._stopped:
             end, breaks = self._next_end()
             ranges.append(Range(self._number, self._at, end, self._line))
             self._number, self._at, self._line = self._number + 1, end, self._line + breaks
@@ -104,6 +105,10 @@ class CsvRanges:
         digest = hashlib.sha256(os.pread(self._descriptor, HASHED_BYTES, 0))
         digest.update(os.pread(self._descriptor, HASHED_BYTES, max(0, self.size - HASHED_BYTES)))
         return f"{self.size}:{digest.hexdigest()}"
+
+    def stop(self) -> None:
+        """Give no more ranges, from now on; from any thread."""
+        self._stopped = True
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""

@@ -1,0 +1,46 @@
+"""An import's report in rows. The pipeline's own counts ranges; what is measured is not changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.importer.bookkeeping import Counts
+from headway.watch.report import Report
+
+
+def in_rows(report: Report, counts: Counts, at_write: int) -> Report:
+    """Turn a report over ranges into one over source rows.
+
+    `counts`: the rows of this run; `at_write`: those of them that the writer set aside or left out.
+    Items and the flow through the stages are exact. Rates, service times and fill levels are those
+    of ranges times the mean number of rows in one; latencies are a range's, as they are a row's.
+    """
+    data = report.to_dict()
+    ranges = data["items"]["written"]
+    rows = counts.read / ranges if ranges else 0.0
+    fates = {"read": counts.read, "written": counts.written, "filtered": counts.filtered + counts.skipped, "dead": counts.rejected}
+    data["items"] = dict.fromkeys(data["items"], 0) | fates
+    parse, write = data["stages"]
+    offered = counts.written + at_write
+    failed = max(0, counts.rejected - at_write)
+    parse |= {"in": counts.read, "out": offered, "failed": failed, "filtered": counts.read - offered - failed}
+    write |= {"in": offered, "out": counts.written, "failed": at_write, "filtered": 0}
+    for stage in data["stages"]:
+        _scale(stage, ("capacity",), rows)
+        _scale(stage["service"], ("mean", "p50", "p99"), 1 / rows if rows else 0.0)
+    _scale(data["steady"], ("rate",), rows)
+    _scale(data, ("rate",), rows)
+    if data["bottleneck"]:
+        _scale(data["bottleneck"], ("ceiling",), rows)
+    for queue in data["queues"]:
+        _scale(queue, ("capacity", "depth", "max_depth"), rows, whole=True)
+    for gate in data["reorder"]:
+        _scale(gate, ("held", "peak_held", "window", "window_used", "awaiting"), rows, whole=True)
+    return Report(data)
+
+
+def _scale(part: dict[str, Any], names: tuple[str, ...], factor: float, *, whole: bool = False) -> None:
+    for name in names:
+        value = part.get(name)
+        if value is not None:
+            part[name] = round(value * factor) if whole else value * factor
