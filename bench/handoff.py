@@ -9,7 +9,8 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 from headway import Pipeline
 from measure import Table, interleave, median
@@ -114,16 +115,20 @@ def queue_tasks() -> int:
     return asyncio.run(run())
 
 
-def headway(function: Callable[[int], Any], *, on: str, workers: int = 1) -> Callable[[], int]:
+def headway(on: Literal["task", "thread", "process"], workers: int = 1) -> int:
     """The same four stages as a pipeline; the consumer is in input order."""
+    pipeline: Pipeline[int] = Pipeline(range(ITEMS))
+    for _ in range(STAGES):
+        pipeline = pipeline.map(same, on=on, workers=workers)
+    return int(pipeline.run().items.written)
 
-    def run() -> int:
-        pipeline: Pipeline[Any] = Pipeline(range(ITEMS))
-        for _ in range(STAGES):
-            pipeline = pipeline.map(function, on=on, workers=workers)
-        return pipeline.run().items.written
 
-    return run
+def headway_async() -> int:
+    """The same with coroutine functions on tasks."""
+    pipeline: Pipeline[int] = Pipeline(range(ITEMS))
+    for _ in range(STAGES):
+        pipeline = pipeline.map(async_same)
+    return int(pipeline.run().items.written)
 
 
 def bench() -> Table:
@@ -133,10 +138,10 @@ def bench() -> Table:
         "plain loop, async def": (ITEMS, plain_async_loop),
         "queue.Queue, 4 threads": (ITEMS_ONE_BY_ONE, queue_threads),
         "asyncio.Queue, 4 tasks": (ITEMS_ONE_BY_ONE, queue_tasks),
-        "headway task, async def": (ITEMS, headway(async_same, on="task")),
-        "headway task, def": (ITEMS, headway(same, on="task")),
-        "headway thread": (ITEMS, headway(same, on="thread")),
-        "headway thread x 2, re-sequenced": (ITEMS, headway(same, on="thread", workers=2)),
+        "headway task, async def": (ITEMS, headway_async),
+        "headway task, def": (ITEMS, partial(headway, "task")),
+        "headway thread": (ITEMS, partial(headway, "thread")),
+        "headway thread x 2, re-sequenced": (ITEMS, partial(headway, "thread", 2)),
     }
     samples = interleave({name: run for name, (_, run) in variants.items()}, rounds=5)
     cpu: dict[str, float] = {}

@@ -11,6 +11,7 @@ import asyncio
 import heapq
 import random
 from collections.abc import Callable
+from functools import partial
 
 from headway import Pipeline, Report
 from measure import Table, interleave, median
@@ -106,8 +107,8 @@ def bench() -> Table:
     bound = ideal(times)
     windows = {"headway, window unbounded": UNBOUNDED, f"headway, window {WINDOW}": WINDOW}
     variants: dict[str, Callable[[], object]] = {
-        "asyncio.Queue by hand, unordered": lambda: by_hand(times),
-        **{name: (lambda window=window: headway(times, window)) for name, window in windows.items()},
+        "asyncio.Queue by hand, unordered": partial(by_hand, times),
+        **{name: partial(headway, times, window) for name, window in windows.items()},
     }
     samples = interleave(variants, rounds=5)
     table = Table(

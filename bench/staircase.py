@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any
 
 from headway import Pipeline
@@ -174,7 +175,7 @@ def bench() -> Table:
         "headway task": headway_tasks,
     }
     variants: dict[str, Callable[[], object]] = {
-        f"{kind}, {form}": (lambda run=run, process=process, write=write: run(process, write))
+        f"{kind}, {form}": partial(run, process, write)
         for form, (process, write, _) in FORMS.items()
         for kind, run in kinds.items()
     }

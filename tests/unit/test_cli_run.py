@@ -37,6 +37,9 @@ number = 7
 
 def made():
     return pipeline
+
+def fails():
+    return 1 / 0
 """
 
 
@@ -164,7 +167,8 @@ def test_a_failing_run_still_reports_as_json(command):
         ("nowhere:pipeline", "no module 'nowhere'"),
         ("numbers_jobs:pipelin", "pipeline, broken, impossible"),
         ("numbers_jobs:number", "of type int"),
-        ("numbers_jobs:double", "double"),
+        ("numbers_jobs:double", "needs arguments"),
+        ("numbers_jobs:fails", "numbers_jobs.py, line 25"),
         ("broken_syntax.py:pipeline", "SyntaxError"),
         ("broken_import.py:pipeline", "broken_import.py, line 3"),
         ("needs_other:pipeline", "no_such_library"),
@@ -256,7 +260,7 @@ def test_a_signal_finishes_what_was_read_and_exits_with_its_status(tmp_path, num
                 print("running", file=sys.stderr, flush=True)
             return n
 
-        pipeline = Pipeline(itertools.count).map(say, workers=2).to(lambda n: None)
+        pipeline = Pipeline(itertools.count()).map(say, workers=2).to(lambda n: None)
         """)
     )
     with subprocess.Popen(

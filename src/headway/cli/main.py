@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import click
 
-from headway.errors import HeadwayError, InternalError, PlanError
+from headway.errors import HeadwayError, InternalError, PlanError, WorkerDied
 
 COMMANDS = {
     "import": (
@@ -105,6 +105,7 @@ def _status_of(arguments: list[str], *, debug: bool) -> int:
     try:
         result: Any = headway.main(arguments, prog_name="headway", standalone_mode=False)
     except click.ClickException as error:
+        _show(error.__cause__, debug=debug)
         error.show()
         return error.exit_code
     except (KeyboardInterrupt, click.Abort) as error:
@@ -123,7 +124,7 @@ def _status_of(arguments: list[str], *, debug: bool) -> int:
 def _exit_of(error: HeadwayError) -> Exit:
     if isinstance(error, PlanError):
         return Exit.USAGE
-    if getattr(error, "signal", None) == signal.SIGTERM:
+    if getattr(error, "signal", None) == signal.SIGTERM and not isinstance(error, WorkerDied):
         return Exit.TERMINATED
     return Exit.FAILED
 
@@ -132,8 +133,8 @@ def _message(error: HeadwayError) -> str:
     return str(error) or type(error).__name__
 
 
-def _show(error: BaseException, *, debug: bool) -> None:
-    if debug:
+def _show(error: BaseException | None, *, debug: bool) -> None:
+    if debug and error is not None:
         import traceback
 
         traceback.print_exception(error)

@@ -21,16 +21,16 @@ def resolve(reference: str) -> object:
     searched first, then PYTHONPATH. Both stay on `sys.path`, so that functions of the module can be
     found by name later. Raises click.ClickException, with a message that says what to change.
     """
-    where, colon, name = reference.rpartition(":")
-    if not colon or not where or not name:
+    module_name, _, name = reference.rpartition(":")
+    if not module_name or not name:
         raise click.UsageError(f"{reference!r} is not of the form MODULE:NAME, as in jobs.py:pipeline")
-    module = _load_file(Path(where)) if where.endswith(".py") else _load_name(where)
+    module = _load_file(Path(module_name)) if module_name.endswith(".py") else _load_name(module_name)
     found: object = module
     for part in name.split("."):
         try:
             found = getattr(found, part)
         except AttributeError:
-            raise click.UsageError(f"{where} has no {name!r}{_suggest(module)}") from None
+            raise click.UsageError(f"{module_name} has no {name!r}{_suggest(module)}") from None
     return found
 
 
@@ -66,12 +66,12 @@ def _load(name: str, shown: str) -> ModuleType:
             raise click.UsageError(
                 f"there is no module {name!r}; the current folder and PYTHONPATH were searched"
             ) from None
-        raise click.ClickException(f"{shown} cannot be imported: {_where(error)}") from error
+        raise click.ClickException(f"{shown} cannot be imported: {where(error)}") from error
     except Exception as error:
-        raise click.ClickException(f"{shown} cannot be imported: {_where(error)}") from error
+        raise click.ClickException(f"{shown} cannot be imported: {where(error)}") from error
 
 
-def _where(error: Exception) -> str:
+def where(error: Exception) -> str:
     """Say what was raised, and on which line of whose file."""
     text = f"{type(error).__name__}: {error}"
     frames = traceback.extract_tb(error.__traceback__)

@@ -7,25 +7,39 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from inspect import isroutine, signature
 from typing import Any
 
 import click
 
-from headway import Pipeline, RunError
-from headway.cli.reference import resolve
+from headway import HeadwayError, Pipeline, RunError
+from headway.cli.reference import resolve, where
 
 
 def pipeline_of(reference: str) -> Pipeline[Any]:
     """Give the pipeline that `MODULE:NAME` names, or that the function of that name returns."""
     found = resolve(reference)
-    if callable(found) and not isinstance(found, Pipeline | type):
-        found = found()
+    if isroutine(found):
+        found = _call(found, reference)
     if not isinstance(found, Pipeline):
         raise click.UsageError(
             f"{reference} is of type {type(found).__name__}; a Pipeline is needed, or a function that returns one"
         )
     return found
+
+
+def _call(function: Callable[..., object], reference: str) -> object:
+    try:
+        signature(function).bind()
+    except TypeError as error:
+        raise click.UsageError(f"{reference} is a function that needs arguments ({error}), not a Pipeline") from None
+    try:
+        return function()
+    except (click.ClickException, HeadwayError):
+        raise
+    except Exception as error:
+        raise click.ClickException(f"{reference} failed: {where(error)}") from error
 
 
 def workers_of(settings: Iterable[str]) -> dict[str, int]:
