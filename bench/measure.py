@@ -13,25 +13,28 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Sample:
+class Sample(Generic[T]):
     """One measured call: wall and CPU seconds (of the whole process), and what the call returned."""
 
     wall: float
     cpu: float
-    result: object
+    result: T
 
 
-def interleave(variants: Mapping[str, Callable[[], object]], *, rounds: int) -> dict[str, list[Sample]]:
+def interleave(variants: Mapping[str, Callable[[], T]], *, rounds: int) -> dict[str, list[Sample[T]]]:
     """Call every variant once per round, so that a slow minute of the machine hits all of them.
 
     One more round goes before the measured ones and is thrown away. The order turns by one place per
     round. Garbage is collected before each call, outside the measurement.
     """
     names = list(variants)
-    samples: dict[str, list[Sample]] = {name: [] for name in names}
+    samples: dict[str, list[Sample[T]]] = {name: [] for name in names}
     for turn in range(rounds + 1):
         first = turn % len(names)
         for name in names[first:] + names[:first]:
@@ -41,7 +44,7 @@ def interleave(variants: Mapping[str, Callable[[], object]], *, rounds: int) -> 
     return samples
 
 
-def _measure(call: Callable[[], object]) -> Sample:
+def _measure(call: Callable[[], T]) -> Sample[T]:
     gc.collect()
     cpu, wall = time.process_time(), time.perf_counter()
     result = call()
@@ -105,3 +108,8 @@ def machine() -> str:
         f"Python {platform.python_version()}{gil}, {len(os.sched_getaffinity(0))} cores, "
         f"load {load:.1f}, {platform.system()} {platform.machine()}"
     )
+
+
+def busy() -> bool:
+    """Say whether other work has kept more than a quarter of the cores in the last minute."""
+    return os.getloadavg()[0] > len(os.sched_getaffinity(0)) / 4

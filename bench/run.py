@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-from measure import Table, machine
+from measure import Table, busy, machine
 
 EXPERIMENTS = ("handoff", "order", "staircase")
 
@@ -20,6 +20,8 @@ def main(names: list[str]) -> int:
         print(f"no experiment {', '.join(unknown)}; there are: {', '.join(EXPERIMENTS)}", file=sys.stderr)
         return 2
     print(f"{machine()}. Interleaved; medians. Ratios compare, seconds do not travel.")
+    if busy():
+        print("The machine is busy with other work: times below are too long, and targets may be missed for it.")
     tables: list[Table] = []
     for name in names or EXPERIMENTS:
         table: Table = import_module(name).bench()

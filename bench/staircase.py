@@ -13,13 +13,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from headway import Pipeline
 from measure import Table, interleave, median
 
-UNIT_S = 0.010
-ROWS = 40
+UNIT_S = 0.015
+ROWS = 30
 READ, PARSE, PROCESS, WRITE = 2, 1, 4, 3
 ROW_UNITS = READ + PARSE + PROCESS + WRITE
 FORMS = {"as it is": (1, 1, 4), "Process x 3": (3, 1, 3), "Process x 3, Write x 2": (3, 2, 2)}
@@ -30,8 +30,12 @@ TASK_TARGET = 1.02
 FIRST_TARGET = 1.1
 END = object()
 
-Ends = tuple[float, float]
-"""Seconds from the start to the first row and to the last."""
+
+class Ends(NamedTuple):
+    """Seconds from the start to the first row and to the last."""
+
+    first: float
+    last: float
 
 
 def spend(units: int) -> Callable[[Any], Any]:
@@ -163,7 +167,7 @@ def hand_tasks(process: int, write: int) -> Ends:
 def _ends(start: float, found: list[tuple[float, int]]) -> Ends:
     if sorted(row for _, row in found) != list(range(ROWS)):
         raise AssertionError("rows are missing")
-    return found[0][0] - start, found[-1][0] - start
+    return Ends(found[0][0] - start, found[-1][0] - start)
 
 
 def bench() -> Table:
@@ -174,7 +178,7 @@ def bench() -> Table:
         "tasks by hand": hand_tasks,
         "headway task": headway_tasks,
     }
-    variants: dict[str, Callable[[], object]] = {
+    variants = {
         f"{kind}, {form}": partial(run, process, write)
         for form, (process, write, _) in FORMS.items()
         for kind, run in kinds.items()
@@ -186,8 +190,8 @@ def bench() -> Table:
     )
     for form, (_, _, period) in FORMS.items():
         theory = (ROW_UNITS + (ROWS - 1) * period) * UNIT_S
-        last = {kind: median(_field(sample.result, 1) for sample in samples[f"{kind}, {form}"]) for kind in kinds}
-        first = {kind: median(_field(sample.result, 0) for sample in samples[f"{kind}, {form}"]) for kind in kinds}
+        last = {kind: median(sample.result.last for sample in samples[f"{kind}, {form}"]) for kind in kinds}
+        first = {kind: median(sample.result.first for sample in samples[f"{kind}, {form}"]) for kind in kinds}
         for kind in kinds:
             hand = last["threads by hand" if "thread" in kind else "tasks by hand"]
             table.row(
@@ -202,9 +206,3 @@ def bench() -> Table:
         for kind in ("headway thread", "headway task"):
             table.judge(f"{kind}, {form}: first row", first[kind] / (ROW_UNITS * UNIT_S), FIRST_TARGET, " row times")
     return table
-
-
-def _field(result: object, at: int) -> float:
-    if not isinstance(result, tuple):
-        raise TypeError(f"not a pair of times: {result!r}")
-    return float(result[at])
