@@ -67,9 +67,7 @@ def _segments() -> set[str]:
 
 
 def _tasks() -> set[asyncio.Task[object]]:
-    registry = getattr(asyncio.tasks, "_scheduled_tasks", None) or getattr(
-        asyncio.tasks, "_all_tasks", ()
-    )
+    registry = getattr(asyncio.tasks, "_scheduled_tasks", None) or getattr(asyncio.tasks, "_all_tasks", ())
     return {task for task in list(registry) if not task.done()}
 
 
@@ -122,15 +120,8 @@ class Census:
         children, descriptors = _children(), _descriptors()
         return [
             *(f"thread {thread.name!r}" for thread in _threads() - self.threads),
-            *(
-                f"child {pid}: {children[pid]}"
-                for pid in children.keys() - self.children - {tracker_pid}
-            ),
-            *(
-                descriptors[key]
-                for key in descriptors.keys() - self.descriptors
-                if key[0] != tracker_fd
-            ),
+            *(f"child {pid}: {children[pid]}" for pid in children.keys() - self.children - {tracker_pid}),
+            *(descriptors[key] for key in descriptors.keys() - self.descriptors if key[0] != tracker_fd),
             *(f"shared memory {name}" for name in _segments() - self.segments),
             *(f"task {task!r}" for task in _tasks() - self.tasks),
         ]

@@ -58,16 +58,12 @@ def test_the_core_imports_only_itself_the_errors_and_pure_modules(path):
 
 
 def test_there_is_no_drawer_for_odds_and_ends():
-    assert not [
-        path for path in FILES if path.stem in {"utils", "util", "helpers", "common", "misc"}
-    ]
+    assert not [path for path in FILES if path.stem in {"utils", "util", "helpers", "common", "misc"}]
 
 
 def test_import_headway_loads_no_heavy_library():
     script = "import json, sys; import headway; print(json.dumps(sorted(sys.modules)))"
-    answer = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in json.loads(answer.stdout)}
     assert not loaded & HEAVY
 
@@ -81,9 +77,7 @@ with contextlib.suppress(SystemExit):
     main(["--help"])
 print(json.dumps(sorted(sys.modules)), file=out)
 """
-    answer = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = set(json.loads(answer.stdout))
     assert "headway.cli.main" in loaded
     assert not {name for name in loaded if name.startswith("headway.cli.")} - {"headway.cli.main"}
