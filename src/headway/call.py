@@ -12,6 +12,8 @@ import random
 import sys
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from itertools import islice
+from operator import length_hint
 from typing import Any, TypeVar
 
 from headway.core.block import DROP, Failure, Raised
@@ -91,18 +93,30 @@ def raised(error: BaseException) -> Raised:
 
 
 class Cell:
-    """What a worker publishes of the job in its hands: ``cursor``, the offset of the call that runs.
+    """What a worker publishes of the job in its hands: ``cursor``, the offset of the input that was begun last.
 
-    Whoever sets ``stop`` gets the outcomes so far as soon as that call ends. ``passes`` lists
-    exceptions that are not the user's: they end the loop.
+    It is read off the iterator over the inputs, so publishing costs nothing. Whoever sets ``stop``
+    gets the outcomes so far as soon as the call that runs ends. ``passes`` lists exceptions that
+    are not the user's: they end the loop.
     """
 
-    __slots__ = ("cursor", "passes", "stop")
+    __slots__ = ("_count", "_items", "passes", "stop")
 
     def __init__(self, passes: tuple[type[BaseException], ...] = ()) -> None:
-        self.cursor = 0
+        self._items: Iterator[Any] = iter(())
+        self._count = 0
         self.stop = False
         self.passes = passes
+
+    def begin(self, values: list[Any]) -> Iterator[Any]:
+        """An iterator over the inputs of a job."""
+        self._items, self._count = iter(values), len(values)
+        return self._items
+
+    @property
+    def cursor(self) -> int:
+        """Offset of the input that was begun last, -1 before the first."""
+        return self._count - length_hint(self._items) - 1
 
 
 class Outcomes:
@@ -178,7 +192,9 @@ class Caller:
         """Run `job`, one call at a time. Raises nothing but what ``cell.passes`` names."""
         started, cpu = self._stamps()
         out = Outcomes()
-        if self.kind == "flat_map":
+        if cell.stop:
+            pass
+        elif self.kind == "flat_map":
             await self._expand(job, cell, out)
         elif self.kind == "map_batches":
             await self._batches(job, cell, out)
@@ -221,58 +237,89 @@ class Caller:
 
     async def _calls(self, job: Job, cell: Cell, out: Outcomes) -> None:
         """map, filter and plain sinks: a call for each item."""
-        fn, clock, asynchronous, filters = self.fn, self._clock, self.asynchronous, self.kind == "filter"
-        push, origin, at, began = out.values.append, out.origin, 0, 0.0
-        count = len(job.values)
-        pick = int(self._random() * count) if clock and count > 1 else -1
-        for value in job.values:
-            if cell.stop:
-                break
-            cell.cursor = at
-            try:
-                if at == pick:
-                    began = clock()  # type: ignore[misc]
-                result = fn(value)
-                if asynchronous:
-                    result = await result
-                if at == pick:
-                    out.sample = clock() - began  # type: ignore[misc]
-                if filters:
-                    result = value if result and result is not DROP else DROP
-            except BaseException as error:  # noqa: BLE001 - whatever a user function raises is an outcome
-                if isinstance(error, cell.passes):
-                    raise
-                origin = out.fail(at, error)
-                if self._halts:
-                    at += 1
-                    break
-            else:
-                if result is DROP:
-                    origin = out.sparse()
-                else:
-                    push(result)
-                    if origin is not None:
-                        origin.append(at)
-            at += 1
-        out.taken = at
+        values, count, clock = cell.begin(job.values), len(job.values), self._clock
+        if clock is not None and count > 1:
+            # One item picked at random is timed alone; clock calls around each would cost more than small calls do.
+            await self._span(islice(values, int(self._random() * count)), job, cell, out)
+            if not cell.stop and cell.cursor + 1 < count:
+                began = clock()
+                await self._span(islice(values, 1), job, cell, out)
+                out.sample = clock() - began
+        if not cell.stop:
+            await self._span(values, job, cell, out)
+        out.taken = cell.cursor + 1
         if self.kind == "sink":
             out.values, out.origin = [], None
 
+    async def _span(self, values: Iterator[Any], job: Job, cell: Cell, out: Outcomes) -> None:
+        """Call the function for each of `values`, which draw from ``cell.items``."""
+        fn, asynchronous, filters, push = self.fn, self.asynchronous, self.kind == "filter", out.values.append
+        result: Any = None
+        if out.origin is None and not filters:
+            # The hot loop: while every call gives a value, outputs need no record of their inputs.
+            try:
+                if asynchronous:
+                    for value in values:
+                        result = await fn(value)
+                        if result is DROP:
+                            break
+                        push(result)
+                        if cell.stop:
+                            return
+                else:
+                    for value in values:
+                        result = fn(value)
+                        if result is DROP:
+                            break
+                        push(result)
+                        if cell.stop:
+                            return
+                if result is not DROP:
+                    return
+                out.sparse()
+            except BaseException as error:  # whatever a user function raises is an outcome
+                self._failed(cell.cursor, error, cell, out)
+        origin = out.sparse()
+        if cell.stop:
+            return
+        for at, value in enumerate(values, cell.cursor + 1):
+            try:
+                result = fn(value)
+                if asynchronous:
+                    result = await result
+                if filters:
+                    result = value if result and result is not DROP else DROP
+            except BaseException as error:
+                self._failed(at, error, cell, out)
+            else:
+                if result is not DROP:
+                    push(result)
+                    origin.append(at)
+            if cell.stop:
+                return
+
+    def _failed(self, offset: int, error: BaseException, cell: Cell, out: Outcomes) -> None:
+        if isinstance(error, cell.passes):
+            raise error
+        out.fail(offset, error)
+        if self._halts:
+            cell.stop = True
+
     async def _expand(self, job: Job, cell: Cell, out: Outcomes) -> None:
         out.origin, out.nbytes = [], 0
-        for at, value in enumerate(job.values):
-            if cell.stop or len(out.values) >= job.limit or out.nbytes >= PART_BYTES:
+        values = cell.begin(job.values)
+        while not cell.stop and len(out.values) < job.limit and out.nbytes < PART_BYTES:
+            value = next(values, cell)
+            if value is cell:
                 break
-            cell.cursor = at
+            at = cell.cursor
             try:
                 children = self.fn(value)
                 if inspect.isawaitable(children):
                     children = await children
                 children = children.__aiter__() if hasattr(children, "__aiter__") else iter(children)
             except BaseException as error:  # noqa: BLE001
-                if isinstance(error, cell.passes):
-                    raise
-                out.fail(at, error)
+                self._failed(at, error, cell, out)
             else:
                 await self._children(children, at, job, cell, out)
                 if out.parked:
@@ -315,10 +362,7 @@ class Caller:
         """map_batches: a call for each list; offsets count members."""
         members = 0
         origin = out.sparse()
-        for at, batch in enumerate(job.values):
-            if cell.stop:
-                break
-            cell.cursor = at
+        for at, batch in enumerate(cell.begin(job.values)):
             try:
                 results = self.fn(batch)
                 if self.asynchronous:
@@ -340,15 +384,16 @@ class Caller:
                         origin.append(offset)
             members += len(batch)
             out.taken = at + 1
+            if cell.stop:
+                break
 
     async def _write(self, job: Job, cell: Cell, out: Outcomes) -> None:
         """A sink's `write`, for as many values as it may be given at once."""
         for start in range(0, len(job.values), WRITE_ITEMS):
-            if cell.stop:
-                break
-            cell.cursor = start
             await self._write_some(job.values[start : start + WRITE_ITEMS], start, cell, out)
             out.taken = min(start + WRITE_ITEMS, len(job.values))
+            if cell.stop or (self._halts and out.failed):
+                break
 
     async def _write_some(self, values: list[Any], start: int, cell: Cell, out: Outcomes) -> None:
         """Write `values`; if that fails, each half, the left one first, down to the item that fails."""

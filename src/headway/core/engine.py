@@ -57,8 +57,8 @@ class Engine(Pump):
             return 0
         first = self.stages[0]
         if self.plan.spec.window is None:
-            self.window.items = self.plan.window(sum(stage.capacity() for stage in self.stages))
-        return max(0, min(self.window.room(), first.capacity() - first.runnable, BLOCK))
+            self.window.items = self.plan.window(sum(stage.capacity for stage in self.stages))
+        return max(0, min(self.window.room(), first.capacity - first.runnable, BLOCK))
 
     def next_deadline(self) -> float | None:
         """When `tick` has something to do at the latest."""
@@ -196,3 +196,5 @@ class Engine(Pump):
         if not slot.tickets:
             meter.overhead += now - stopped
             slot.mark = now
+            slot.stage.busy_slots -= 1
+        slot.stage.size_up()

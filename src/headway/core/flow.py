@@ -45,7 +45,10 @@ class Flow:
     ) -> None:
         self.plan, self._commands = plan, commands
         last = len(plan.stages) - 1
-        self.stages = [Stage(s, i, measure, shows_kept=i == last, now=now) for i, s in enumerate(plan.stages)]
+        keeps = any(stage.on_error == "keep" for stage in plan.stages)
+        self.stages = [
+            Stage(s, i, measure, shows_kept=keeps and i == last, now=now) for i, s in enumerate(plan.stages)
+        ]
         self.ordered = plan.spec.order == "input"
         self.window = Window(plan.window(), plan.spec.window_bytes, plan.budget)
         self.frontier = Frontier()

@@ -75,7 +75,7 @@ class Pump(Flow):
         if stage.index + 1 == len(self.stages):
             return BLOCK
         target = self.stages[stage.index + 1]
-        room = target.capacity() - target.runnable
+        room = target.capacity - target.runnable
         return room if target.steps else room - stage.expected
 
     def _start(self, stage: Stage, now: float) -> bool:
@@ -146,8 +146,9 @@ class Pump(Flow):
         stage = ticket.stage
         if not slot.tickets:
             slot.mark = now
+            stage.busy_slots += 1
+            self._meter_idle(stage, now)
         slot.tickets.append(ticket)
-        self._meter_idle(stage, now)
         stage.in_hand += ticket.count
         ticket.since, ticket.recalled = now, False
         if stage.spec.kind == "flat_map":

@@ -123,7 +123,7 @@ def _settle_block(
     dead = weight * len(failures)
     done.failures += failures
     done.dead += dead
-    shown = sum(map(is_kept, inputs)) if kind in ("sink", "consume") and members is None else 0
+    shown = sum(map(is_kept, inputs)) if stage.shows_kept and members is None else 0
     done.items_in += block.weight - shown
     if kind in ("sink", "consume"):
         done.items_out += block.weight - shown - dead

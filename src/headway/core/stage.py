@@ -55,57 +55,44 @@ class Stage:
         self.queued = self.queued_bytes = self.in_hand = self.expected = self.max_depth = 0
         self.slots = [Slot(self, n) for n in range(plan.spec.workers)]
         self.parked: list[Ticket] = []
+        self.busy_slots = 0
+        self.gates = [step for step in self.steps if isinstance(step, Gate)]
+        self.batchers = [step for step in self.steps if isinstance(step, Batcher)]
         self.meter = StageMeter(now, expands=plan.spec.kind == "flat_map")
-
-    @property
-    def batchers(self) -> list[Batcher]:
-        return [step for step in self.steps if isinstance(step, Batcher)]
-
-    @property
-    def gates(self) -> list[Gate]:
-        return [step for step in self.steps if isinstance(step, Gate)]
-
-    @property
-    def busy_slots(self) -> int:
-        return sum(1 for slot in self.slots if slot.tickets)
+        self.size_up()
 
     @property
     def runnable(self) -> int:
         """Items that a free slot could take now: queued, or in a worker's hands and not started."""
         return self.queued + (max(0, self.in_hand - self.busy_slots) if self.in_hand else 0)
 
-    def capacity(self) -> int:
-        """Most runnable items: what the user set, else enough for four blocks a slot."""
-        if self.spec.queue is not None:
-            return self.spec.queue
-        return max(SMALL_QUEUE, 2 * len(self.slots), min(LARGE_QUEUE, 4 * self._target() * len(self.slots)))
+    def size_up(self) -> None:
+        """Set the sizes that follow from the service time lately measured.
 
-    def _target(self) -> int:
-        """Items that take about BLOCK_S; 1 until 16 calls were measured."""
-        mean = self.meter.mean_service
-        if mean is None:
-            return 1
-        return max(1, min(BLOCK, int(BLOCK_S / mean))) if mean > 0 else BLOCK
+        ``target``: items that take about BLOCK_S, 1 until 16 calls were measured. ``capacity``: most
+        runnable items, what the user set or else enough for four blocks a slot. ``credits``: blocks
+        that a slot may have in hand; one where a generator may pause or a write may fail, since
+        nothing behind it may run then.
+        """
+        mean, slots = self.meter.mean_service, len(self.slots)
+        self.target = 1
+        if mean is not None:
+            self.target = max(1, min(BLOCK, int(BLOCK_S / mean))) if mean > 0 else BLOCK
+        self.capacity = self.spec.queue or max(SMALL_QUEUE, 2 * slots, min(LARGE_QUEUE, 4 * self.target * slots))
+        single = mean is None or mean * self.target >= CREDIT_S or self.spec.kind in ("flat_map", "sink", "consume")
+        self.credits = 1 if single else CREDITS
 
     def block_size(self, room: int) -> int:
         """Items for the next dispatch: never more than leaves a slot idle, or than `room`, or than the queue."""
         share = -(-self.queued // len(self.slots))
-        return max(1, min(self._target(), share, room, self.spec.queue or BLOCK))
+        return max(1, min(self.target, share, room, self.spec.queue or BLOCK))
 
     def free_slot(self) -> Slot | None:
         """A slot that may be given a block: an idle one first, else one with a credit left."""
         best = min(self.slots, key=lambda slot: len(slot.tickets)) if len(self.slots) > 1 else self.slots[0]
         if not best.tickets:
             return best
-        return best if len(best.tickets) < self.credits() else None
-
-    def credits(self) -> int:
-        """Blocks that a slot may have in hand. One where a generator may pause or a write may fail: nothing
-        behind it may run then."""
-        mean = self.meter.mean_service
-        if mean is None or self.spec.kind in ("flat_map", "sink", "consume"):
-            return 1
-        return 1 if mean * self._target() >= CREDIT_S else CREDITS
+        return best if len(best.tickets) < self.credits else None
 
     def push(self, block: Block, now: float) -> None:
         """Queue a block that has live values."""

@@ -110,10 +110,8 @@ class ThreadReader:
     def take(self) -> list[Any]:
         """The rows that have come, on the loop."""
         self._told = False
-        rows = []
-        while self.rows:
-            rows.append(self.rows.popleft())
-        return rows
+        pop = self.rows.popleft
+        return [pop() for _ in range(len(self.rows))]
 
     def _may_read(self) -> bool:
         """Wait for a grant; False when the reading is to end."""
@@ -124,13 +122,6 @@ class ThreadReader:
             self._wake.clear()
             self._waiting = False
         return not self._stopping
-
-    def _push(self, row: Any) -> None:
-        self.rows.append(row)
-        self._read += 1
-        if not self._told:
-            self._told = True
-            self._mailbox.post(self._on_rows)
 
     def _main(self) -> None:
         error: BaseException | None = None
@@ -155,21 +146,29 @@ class ThreadReader:
         self._ended.set()
 
     def _iterate(self, rows: Iterator[Any]) -> None:
-        while self._may_read():
-            while self._read < self._granted and not self._stopping:
-                try:
-                    row = next(rows)
-                except StopIteration:
-                    return
-                self._push(row)
+        if not self._may_read():
+            return
+        push, read = self.rows.append, 0
+        for row in rows:
+            push(row)
+            read += 1
+            self._read = read
+            if not self._told:
+                self._told = True
+                self._mailbox.post(self._on_rows)
+            if (read >= self._granted or self._stopping) and not self._may_read():
+                return
 
     def _fetch(self) -> None:
         while self._may_read():
             rows = self._source.read(min(READ_AT_ONCE, self._granted - self._read))
             if not len(rows):
                 return
-            for row in rows:
-                self._push(row)
+            self.rows.extend(rows)
+            self._read += len(rows)
+            if not self._told:
+                self._told = True
+                self._mailbox.post(self._on_rows)
 
 
 class TaskReader:

@@ -133,7 +133,7 @@ def _stage(stage: Stage, engine: Engine, now: float) -> dict[str, Any]:
 def _queue(stage: Stage, now: float) -> dict[str, Any]:
     age = now - stage.inbox[0].entered if stage.inbox else 0.0
     return {
-        "into": stage.spec.name, "capacity": stage.capacity(), "depth": stage.queued,
+        "into": stage.spec.name, "capacity": stage.capacity, "depth": stage.queued,
         "max_depth": stage.max_depth, "age": age, "bytes": stage.queued_bytes,
     }  # fmt: skip
 
