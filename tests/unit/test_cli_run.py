@@ -158,6 +158,18 @@ def test_a_failing_run_still_reports_as_json(command):
     assert report["items"]["written"] == 7
 
 
+def test_a_worker_that_was_terminated_is_a_failure_and_not_our_own_termination(command, tmp_path):
+    (tmp_path / "dying_jobs.py").write_text(
+        "import os, signal\nfrom headway import Pipeline\n"
+        "def die(n):\n    os.kill(os.getpid(), signal.SIGTERM)\n    signal.pause()\n"
+        "pipeline = Pipeline(range(3)).map(die, on='process')\n"
+    )
+    answer = command("run", "dying_jobs.py:pipeline")
+    assert answer.status == 1, answer.err
+    assert "die" in answer.err
+    assert "15" in answer.err or "SIGTERM" in answer.err
+
+
 @pytest.mark.parametrize(
     ("reference", "says"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -84,3 +85,11 @@ print(json.dumps(sorted(sys.modules)), file=out)
     assert not {name.partition(".")[0] for name in loaded} & (HEAVY - {"click"})
     assert "run" in answer.stderr
     assert "import" in answer.stderr
+
+
+def test_constraints_are_exact_versions_and_nothing_else():
+    lines = (SRC.parents[1] / "constraints.txt").read_text().splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert len(pins) > 20
+    for line in pins:
+        assert re.fullmatch(r"[a-z0-9._-]+==[0-9][0-9a-z.+]*( ; .+)?", line), line

@@ -6,7 +6,6 @@ What does not belong here: how a run is stopped or reported; the library does bo
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable
 from inspect import isroutine, signature
 from typing import Any
@@ -72,7 +71,7 @@ def run_command(reference: str, settings: tuple[str, ...], inline: bool, as_json
     if ui:
         raise click.UsageError("--ui is not available in this version; progress is shown in the terminal")
     pipeline = pipeline_of(reference).with_workers(workers_of(settings))
-    how: dict[str, Any] = {"progress": sys.stderr.isatty() and not quiet}
+    how: dict[str, Any] = {"progress": not quiet}
     if inline:
         how["mode"] = "inline"
     try:
