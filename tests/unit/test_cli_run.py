@@ -200,6 +200,24 @@ def test_a_reference_to_nothing_usable_is_a_message_without_a_traceback(command,
     assert answer.out == ""
 
 
+def test_a_warning_of_ours_is_a_message_and_one_of_the_users_code_stays_as_it_is(tmp_path):
+    (tmp_path / "warning_jobs.py").write_text(
+        "import warnings\nimport headway.errors\nfrom headway import Pipeline\n"
+        "warnings.warn('from the user')\n"
+        "warnings.warn_explicit('from us', RuntimeWarning, headway.errors.__file__, 1)\n"
+        "pipeline = Pipeline([1]).map(str)\n"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-m", "headway", "run", "warning_jobs.py:pipeline", "-q"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "warning_jobs.py:4: UserWarning: from the user" in answer.stderr
+    assert "headway: warning: from us" in answer.stderr.splitlines()
+
+
 def test_debug_shows_the_traceback(command, tmp_path, monkeypatch):
     (tmp_path / "broken_import.py").write_text("\n\n1 / 0\n")
     assert "Traceback" in command("--debug", "run", "broken_import.py:pipeline").err

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from enum import IntEnum
 from importlib import import_module
 from importlib.metadata import version as version_of
 from itertools import takewhile
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
 
 import click
 
@@ -98,7 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     before_command = takewhile(lambda argument: argument.startswith("-"), arguments)
     debug = "--debug" in before_command or os.environ.get("HEADWAY_DEBUG", "") not in {"", "0"}
-    sys.exit(_status_of(arguments, debug=debug))
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        sys.exit(_status_of(arguments, debug=debug))
 
 
 def _status_of(arguments: list[str], *, debug: bool) -> int:
@@ -131,6 +135,22 @@ def _exit_of(error: HeadwayError) -> Exit:
 
 def _message(error: HeadwayError) -> str:
     return str(error) or type(error).__name__
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Show a warning of ours as a message, and one of anyone else's as Python does."""
+    ours = Path(filename).is_relative_to(Path(__file__).parents[1])
+    text = (
+        f"headway: warning: {message}\n" if ours else warnings.formatwarning(message, category, filename, lineno, line)
+    )
+    (file or sys.stderr).write(text)
 
 
 def _show(error: BaseException | None, *, debug: bool) -> None:
