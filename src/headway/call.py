@@ -347,9 +347,9 @@ class Caller:
                 nbytes += _own_size(size, value)
                 if self._atomic and len(out.values) - first > self._most:
                     raise ExpansionTooLarge(f"more than {self._most} children, which is all that may be in flight")
-        except (StopIteration, StopAsyncIteration):
-            return
         except BaseException as error:  # noqa: BLE001
+            if isinstance(error, StopAsyncIteration if asynchronous else StopIteration):
+                return
             if isinstance(error, cell.passes):
                 raise
             if self._atomic:

@@ -22,6 +22,7 @@ from headway.run.driver import Driver, Mode
 from headway.run.outlet import Discard, LoopOutlet, ThreadOutlet
 from headway.run.source import open_rows
 from headway.run.stop import SignalStops
+from headway.text import told
 from headway.watch.progress import Progress
 from headway.watch.report import Report, make_report
 
@@ -96,7 +97,7 @@ class Letters:
         try:
             self._write(failure)
         except Exception as error:
-            return f"a dead letter could not be kept: {type(error).__name__}: {error}"
+            return f"a dead letter could not be kept: {told(error)}"
         return None
 
     def close(self) -> None:
@@ -159,9 +160,7 @@ class Run(Generic[T]):
         driver = self._make(outlet)
         context = contextvars.copy_context()
         context.run(_inside.set, self)
-        self._task = asyncio.get_running_loop().create_task(
-            driver.run(), name=f"headway-{self._name}", context=context
-        )
+        self._task = asyncio.get_running_loop().create_task(driver.run(), name=f"headway-{self._name}", context=context)
         return self
 
     def __enter__(self) -> Self:

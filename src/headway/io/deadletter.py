@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from headway.core.block import Failure
 from headway.errors import HeadwayError
+from headway.text import message, shown
 
 
 def record(failure: Failure) -> dict[str, Any]:
@@ -19,20 +20,16 @@ def record(failure: Failure) -> dict[str, Any]:
     value, replayable = failure.value, True
     try:
         replayable = json.loads(json.dumps(value)) == value
-    except (TypeError, ValueError, RecursionError):
+    except Exception:  # its own `==` may raise anything
         replayable = False
-    try:
-        message = str(failure.error)
-    except Exception:
-        message = ""
     return {
         "seq": failure.seq if isinstance(failure.seq, int) else list(failure.seq or ()),
         "stage": failure.stage,
         "attempts": failure.attempts,
         "error": type(failure.error).__qualname__,
-        "message": message,
+        "message": message(failure.error),
         "traceback": failure.traceback,
-        "value": value if replayable else repr(value),
+        "value": value if replayable else shown(value, None),
         "replayable": replayable,
     }
 

@@ -16,12 +16,14 @@ from headway.core.engine import Engine
 from headway.core.plan import Plan, StagePlan
 from headway.core.stage import Slot
 from headway.core.ticket import Answer, Job
-from headway.errors import InternalError, RunError, RunErrors, SinkError, SourceError, StageError, TooManyFailures
+from headway.errors import InternalError, SinkError
+from headway.run.blame import Blamed, ending_error, one_error, source_error, worker_error
 from headway.run.mailbox import Mailbox
 from headway.run.source import Reader, make_reader
 from headway.run.task import TaskWorker
 from headway.run.thread import ThreadWorker
 from headway.run.worker import Recipe, Worker
+from headway.text import told
 
 SOURCE_GRACE_S = 1.0
 """How long a drain waits for a read that is going on."""
@@ -40,26 +42,6 @@ def recipe_of(stage: StagePlan, size: Callable[[Any], int] | None, budget: int) 
         spec.kind, spec.name, spec.fn, spec.setup, size, spec.atomic, budget,
         halts=spec.kind == "sink" and stage.on_error == "raise", batched=stage.batched,
     )  # fmt: skip
-
-
-def stage_error(failure: Failure) -> StageError:
-    """The exception for an item whose failure ends the run; the original is its cause."""
-    original = failure.error
-    item = repr(failure.value)
-    item = item if len(item) <= 200 else item[:200] + "..."
-    text = (
-        f"stage {failure.stage!r} failed at item {failure.seq} ({item}), attempt {failure.attempts}: "
-        f"{type(original).__name__}: {original}"
-    )
-    kind = type(original) if isinstance(original, StageError) else StageError
-    error = kind(
-        text, stage=failure.stage or "", seq=-1 if failure.seq is None else failure.seq,
-        value=failure.value, attempts=failure.attempts,
-    )  # fmt: skip
-    if isinstance(original, StageError):
-        error.__dict__.update({k: v for k, v in original.__dict__.items() if k in ("exitcode", "signal")})
-    error.__cause__ = original
-    return error
 
 
 class Driver:
@@ -86,7 +68,7 @@ class Driver:
         self._slots: dict[int, Slot] = {}
         self._ready: set[int] = set()
         self._warned: set[str] = set()
-        self._errors: list[RunError | InternalError] = []
+        self._errors: list[Blamed] = []
         self._offered = 0
         self._reader: Reader | None = None
         self._aborted = self._closing = False
@@ -138,15 +120,13 @@ class Driver:
         return self._aborted
 
     @property
-    def errors(self) -> list[RunError | InternalError]:
+    def errors(self) -> list[Blamed]:
         """Why the run failed, first cause first; empty if it did not."""
         return list(self._errors)
 
-    def error(self) -> RunError | InternalError | None:
+    def error(self) -> Blamed | None:
         """The one exception for all of `errors`."""
-        if len(self._errors) > 1:
-            return RunErrors("several things failed", self._errors)
-        return self._errors[0] if self._errors else None
+        return one_error(self._errors)
 
     # ---- commands of the engine
 
@@ -223,16 +203,8 @@ class Driver:
             self._opened.set_result(None)
 
     def _on_broken(self, worker: Any, why: Raised) -> None:
-        stage = self._slots[id(worker)].stage.spec
-        error: RunError
-        if stage.kind == "sink" and not callable(stage.fn):
-            error = SinkError(f"the sink {stage.name!r} failed: {type(why.error).__name__}: {why.error}")
-        else:
-            what = "set-up" if id(worker) not in self._ready else "clean-up"
-            error = StageError(
-                f"the {what} of stage {stage.name!r} failed: {type(why.error).__name__}: {why.error}", stage=stage.name
-            )
-        error.__cause__ = why.error
+        what = "set-up" if id(worker) not in self._ready else "clean-up"
+        error = worker_error(self._slots[id(worker)].stage.spec, what, why.error)
         # Every worker of a stage meets the same obstacle: it is told once.
         if not any(str(known) == str(error) for known in self._errors):
             self._errors.append(error)
@@ -258,10 +230,8 @@ class Driver:
 
     def _on_end(self, error: BaseException | None) -> None:
         self._on_rows()
-        if error is not None and not self._closing:
-            failed = SourceError(f"the source failed after {self._offered} rows: {type(error).__name__}: {error}")
-            failed.position, failed.__cause__ = self._offered, error
-            self._errors.append(failed)
+        if error is not None:
+            self._errors.append(source_error(self._offered, error))
         self.engine.end(perf_counter())
 
     # ---- stopping
@@ -294,7 +264,7 @@ class Driver:
     def _fatal(self, error: BaseException) -> None:
         """A part of Headway itself failed: end at once and say so."""
         if not isinstance(error, InternalError):
-            wrapped = InternalError(f"{type(error).__name__}: {error}")
+            wrapped = InternalError(told(error))
             wrapped.__cause__ = error
             error = wrapped
         self._errors.append(error)
@@ -334,11 +304,9 @@ class Driver:
         if self._tick is not None:
             self._tick.cancel()
         engine = self.engine
-        if engine.cause is not None and not any(isinstance(e, InternalError) for e in self._errors):
-            error = TooManyFailures(engine.too_many) if engine.too_many else stage_error(engine.cause)
-            if engine.too_many:
-                error.__cause__ = engine.cause.error
-            self._errors.insert(0, error)
+        ended = ending_error(engine)
+        if ended is not None and not any(isinstance(e, InternalError) for e in self._errors):
+            self._errors.insert(0, ended)
         commit = not self._aborted and not any(isinstance(e, SinkError | InternalError) for e in self._errors)
         if self._reader is not None:
             self._reader.stop()
@@ -359,4 +327,3 @@ class Driver:
     @staticmethod
     def _leave_behind(text: str) -> None:
         warnings.warn(text, RuntimeWarning, stacklevel=2)
-

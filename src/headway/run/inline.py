@@ -6,21 +6,27 @@ concurrent run. There is no second thread, so a call is never cut or given up.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from functools import partial
 from time import perf_counter, thread_time
-from typing import Any
+from typing import Any, TypeVar
 
-from headway.call import Cell, largest, sizes
+from headway.call import Cell, drive, is_async, largest, sizes
 from headway.core.block import Failure
 from headway.core.engine import Engine
 from headway.core.plan import Plan
+from headway.core.spec import StageSpec
 from headway.core.stage import Slot
 from headway.core.ticket import Answer, Job
-from headway.errors import InternalError, RunError, RunErrors, SinkError, SourceError, StageError, TooManyFailures
-from headway.run.driver import Mode, recipe_of, stage_error
+from headway.errors import InternalError, PlanError
+from headway.run.blame import Blamed, ending_error, one_error, source_error, worker_error
+from headway.run.driver import Mode, recipe_of
 from headway.run.worker import Session
+
+T = TypeVar("T")
 
 
 class InlineDriver:
@@ -43,7 +49,7 @@ class InlineDriver:
         self._work: deque[tuple[Slot, Job, bool]] = deque()
         self._outputs: deque[tuple[Job, list[Any]]] = deque()
         self._sessions: dict[tuple[int, int], Session] = {}
-        self._errors: list[RunError | InternalError] = []
+        self._errors: list[Blamed] = []
         self._offered = 0
         self._aborted = False
 
@@ -51,7 +57,9 @@ class InlineDriver:
     def asynchronous(self) -> bool:
         """Whether it needs an event loop."""
         return hasattr(self._source, "__aiter__") or any(
-            recipe_of(stage.plan, None, 1).asynchronous for stage in self.engine.stages if stage.spec.kind != "consume"
+            recipe_of(stage.plan, None, 1).asynchronous or (stage.spec.setup is not None and _waits(stage.spec.setup))
+            for stage in self.engine.stages
+            if stage.spec.kind != "consume"
         )
 
     def ask(self, mode: Mode, timeout_s: float | None = None) -> None:
@@ -60,11 +68,9 @@ class InlineDriver:
         self.engine.end(perf_counter())
         self._aborted = self._aborted or mode == "abort"
 
-    def error(self) -> RunError | InternalError | None:
+    def error(self) -> Blamed | None:
         """Why the run failed."""
-        if len(self._errors) > 1:
-            return RunErrors("several things failed", self._errors)
-        return self._errors[0] if self._errors else None
+        return one_error(self._errors)
 
     # ---- commands of the engine
 
@@ -93,7 +99,7 @@ class InlineDriver:
 
     # ---- the run
 
-    async def values(self) -> AsyncIterator[Any]:
+    async def values(self) -> AsyncGenerator[Any, None]:
         """Run, giving outputs one by one. Closing the generator is leaving early: a cancel."""
         rows = _Rows(self._source)
         try:
@@ -139,40 +145,37 @@ class InlineDriver:
                 try:
                     session = Session(recipe_of(stage.plan, self._size, self.engine.window.budget), thread_time)
                     await session.open()
-                except Exception as error:
-                    self._broken(stage.spec.name, "set-up", stage.spec.kind == "sink", error)
+                except BaseException as error:
+                    self._broken(stage.spec, "set-up", error)
                     return
                 self._sessions[stage.index, slot.number] = session
 
-    def _broken(self, name: str, what: str, sink: bool, error: Exception) -> None:
-        text = f"the {what} of stage {name!r} failed: {type(error).__name__}: {error}"
-        failed = SinkError(text) if sink else StageError(text, stage=name)
-        failed.__cause__ = error
-        self._errors.append(failed)
+    def _broken(self, stage: StageSpec, what: str, error: BaseException) -> None:
+        """A set-up, clean-up or commit failed: the run ends."""
+        if isinstance(error, _not_the_users()):
+            raise error
+        self._errors.append(worker_error(stage, what, error))
         self._aborted = True
         self.engine.stop("abort", perf_counter())
 
     async def _call(self, slot: Slot, job: Job, resumed: bool) -> None:
-        session, cell = self._sessions[slot.stage.index, slot.number], Cell((KeyboardInterrupt,))
+        session, cell = self._sessions[slot.stage.index, slot.number], _Cell()
         try:
-            answer = await (
-                session.resume(job.ticket, job.limit, cell) if resumed else session.run(job, cell)
-            )
-        except Exception as error:
-            self._broken(slot.stage.spec.name, "commit", True, error)
+            answer = await (session.resume(job.ticket, job.limit, cell) if resumed else session.run(job, cell))
+        except BaseException as error:  # a sink's commit; user functions never raise here
+            self._broken(slot.stage.spec, "clean-up", error)
             return
         self.engine.done(job.ticket, answer, perf_counter())
 
     async def _read(self, rows: _Rows, want: int) -> None:
+        # One row at a time: a call is made as soon as it can be, as with a slow source.
         try:
-            # One row at a time: a call is made as soon as it can be, as with a slow source.
             got = await rows.read(1 if not self.engine.window.largest else want)
-        except Exception as error:
-            failed = SourceError(f"the source failed after {self._offered} rows: {type(error).__name__}: {error}")
-            failed.position, failed.__cause__ = self._offered, error
-            self._errors.append(failed)
-            got = rows.partial
-            self._offer(got)
+        except BaseException as error:
+            if isinstance(error, _not_the_users()):
+                raise
+            self._offer(rows.partial)
+            self._errors.append(source_error(self._offered, error))
             self.engine.end(perf_counter())
             return
         if got:
@@ -187,19 +190,50 @@ class InlineDriver:
 
     async def _close(self, rows: _Rows) -> None:
         engine = self.engine
-        if engine.cause is not None:
-            self._errors.insert(0, TooManyFailures(engine.too_many) if engine.too_many else stage_error(engine.cause))
+        ended = ending_error(engine)
+        if ended is not None:
+            self._errors.insert(0, ended)
         reason = self._errors[0] if self._errors else None
+        commit = not self._aborted
         try:
             await rows.close()
         except Exception as error:
-            self._errors.append(SourceError(f"closing the source failed: {type(error).__name__}: {error}"))
+            self._errors.append(source_error(self._offered, error))
         for (index, _), session in self._sessions.items():
-            spec = engine.stages[index].spec
             try:
-                await session.close(reason, commit=not self._aborted)
-            except Exception as error:
-                self._broken(spec.name, "clean-up", spec.kind == "sink", error)
+                await session.close(reason, commit=commit)
+            except BaseException as error:
+                self._broken(engine.stages[index].spec, "clean-up", error)
+
+
+class _Cell(Cell):
+    """A cell whose job ends when the caller itself is interrupted or cancelled."""
+
+    __slots__ = ()
+
+    @property
+    def passes(self) -> tuple[type[BaseException], ...]:
+        return _not_the_users()
+
+    @passes.setter
+    def passes(self, _: object) -> None:
+        """It depends on the moment alone."""
+
+
+def _not_the_users() -> tuple[type[BaseException], ...]:
+    """Exceptions that come from outside: Ctrl-C, and the cancellation of the task that runs all this."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    if task is not None and task.cancelling():
+        return KeyboardInterrupt, asyncio.CancelledError
+    return (KeyboardInterrupt,)
+
+
+def _waits(setup: Any) -> bool:
+    """Whether what `setup` gives has to be awaited or entered with `async with`, as far as can be seen."""
+    return is_async(inspect.unwrap(setup)) or hasattr(setup, "__aenter__")
 
 
 class _Rows:
@@ -207,27 +241,78 @@ class _Rows:
 
     def __init__(self, source: Any) -> None:
         self._source = source
-        self._sync = iter(source) if hasattr(source, "__iter__") else None
-        self._async = source.__aiter__() if hasattr(source, "__aiter__") else None
+        self._sync: Any = None
+        self._async: Any = None
         self.partial: list[Any] = []
 
     async def read(self, count: int) -> list[Any]:
         """Up to `count` rows; none at the end. What was read before an error is in ``partial``."""
         self.partial = rows = []
         if self._sync is None and self._async is None:
-            return list(self._source.read(count))
+            if hasattr(self._source, "__aiter__"):
+                self._async = self._source.__aiter__()
+            elif hasattr(self._source, "__iter__"):
+                self._sync = iter(self._source)
+            else:
+                return list(self._source.read(count))
         for _ in range(count):
-            try:
-                rows.append(next(self._sync) if self._sync is not None else await self._async.__anext__())  # type: ignore[union-attr]
-            except (StopIteration, StopAsyncIteration):
-                break
+            if self._sync is not None:
+                try:
+                    rows.append(next(self._sync))
+                except StopIteration:
+                    break
+            else:
+                try:
+                    rows.append(await self._async.__anext__())
+                except StopAsyncIteration:
+                    break
         return rows
 
     async def close(self) -> None:
         """Close what was opened."""
-        if self._async is not None and hasattr(self._async, "aclose"):
+        if hasattr(self._async, "aclose"):
             await self._async.aclose()
-        close = getattr(self._sync if self._sync is not None else self._source, "close", None)
-        if self._async is None and close is not None and (self._sync is None or hasattr(self._sync, "gi_frame")):
-            close()
+        elif inspect.isgenerator(self._sync):
+            self._sync.close()
+        elif self._sync is None and hasattr(self._source, "close"):
+            self._source.close()
 
+
+def on_this_thread(values: AsyncGenerator[T, None], *, asynchronous: bool) -> Generator[T, None, None]:
+    """Give `values` on the calling thread: without an event loop unless one is needed.
+
+    Raises PlanError where one is needed and this thread has one that runs.
+    """
+    runner = None
+    if asynchronous:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            runner = asyncio.Runner()
+        else:
+            raise PlanError(
+                'mode="inline" with async stages cannot run here, inside a running event loop: '
+                "use `await pipeline.arun(...)` or `async for`"
+            )
+    step: Callable[[Any], T] = runner.run if runner is not None else drive
+    try:
+        while True:
+            try:
+                value = step(values.__anext__())
+            except StopAsyncIteration:
+                return
+            yield value
+            del value  # the consumer's reference shall be the last one
+    finally:
+        step(values.aclose())
+        if runner is not None:
+            runner.close()
+
+
+def ignored_by_inline(plan: Plan) -> list[str]:
+    """What the stages ask for that one thread cannot give."""
+    return [
+        f"stage {stage.spec.name!r}: on={stage.spec.on!r} ran on the calling thread; a death of its worker is not contained"
+        for stage in plan.stages
+        if stage.spec.on == "process"
+    ]

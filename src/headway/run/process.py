@@ -20,6 +20,7 @@ from headway.core.ticket import Answer, Job
 from headway.errors import PlanError, WorkerDied
 from headway.run.wire import culprit, local, pack_job, pack_recipe, portable, unpack_answer
 from headway.run.worker import Events, Recipe
+from headway.text import told
 
 _BOOT = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from headway.run.child import main; main()"
 GRACE_S = 1.0
@@ -42,7 +43,7 @@ def check_recipe(recipe: Recipe) -> bytes:
             name = culprit(recipe.setup)
         what = f"the variable {name!r} that it captures" if name else "its function"
         raise PlanError(
-            f"stage {recipe.name!r}: {what} cannot be sent to a process ({type(error).__name__}: {error}); "
+            f"stage {recipe.name!r}: {what} cannot be sent to a process ({told(error)}); "
             'make it in setup=, which runs in the worker, or use on="thread"'
         ) from error
 

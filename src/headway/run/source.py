@@ -40,14 +40,29 @@ class Reader(Protocol):
 
 def open_rows(source: Any) -> Any:
     """What a source's description gives to be read: factories are called, iterables asked for an iterator."""
-    if callable(source) and not _is_rows(source):
-        source = source()
-    if not _is_rows(source):
-        raise TypeError(
-            f"a source must be an iterable, an async iterable, a Source or a function that returns one, not "
-            f"{type(source).__qualname__}"
-        )
+    try:
+        if callable(source) and not _is_rows(source):
+            source = source()
+        if not _is_rows(source):
+            raise TypeError(
+                f"a source must be an iterable, an async iterable, a Source or a function that returns one, not "
+                f"{type(source).__qualname__}"
+            )
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return _Unopened(error)
     return source
+
+
+class _Unopened:
+    """Stands for a source whose factory raised: the run ends as if the first read had."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __iter__(self) -> Iterator[Any]:
+        raise self._error
 
 
 def _is_rows(source: Any) -> bool:
@@ -133,7 +148,7 @@ class ThreadReader:
             else:
                 self._fetch()
         except BaseException as raised:
-            error = raised
+            error = None if self._stopping else raised  # nobody waits for more
         try:
             close = getattr(rows, "close", None) if inspect.isgenerator(rows) else None
             if close is None and rows is None:
@@ -233,12 +248,10 @@ class TaskReader:
                     self._mailbox.post(self._on_rows)
                 if not self._read % 100:
                     await asyncio.sleep(0)  # a source that never waits must not hold the loop
-        except StopAsyncIteration:
-            pass
-        except asyncio.CancelledError as cancelled:
-            error = None if self._stopping else cancelled
         except BaseException as raised:
-            error = raised
+            # Only the end of a source that was opened is its end.
+            ended = self._stopping or (rows is not None and isinstance(raised, StopAsyncIteration))
+            error = None if ended else raised
         try:
             if hasattr(rows, "aclose"):
                 await rows.aclose()  # type: ignore[union-attr]

@@ -17,6 +17,7 @@ from headway.call import raised
 from headway.core.block import Raised
 from headway.core.ticket import Answer, Job
 from headway.errors import HeadwayError
+from headway.text import told
 
 
 class RemoteError(HeadwayError):
@@ -59,12 +60,7 @@ def portable(record: Raised) -> tuple[bytes, str]:
     try:
         return dumps(record.error), record.traceback
     except BaseException:
-        name = type(record.error).__qualname__
-        try:
-            text = str(record.error)
-        except BaseException:
-            text = "(no text)"
-        return pickle.dumps(RemoteError(f"{name}: {text}")), record.traceback
+        return pickle.dumps(RemoteError(told(record.error))), record.traceback
 
 
 def local(data: bytes, traceback: str) -> Raised:
@@ -72,7 +68,7 @@ def local(data: bytes, traceback: str) -> Raised:
     try:
         error = pickle.loads(data)
     except BaseException as failed:
-        error = RemoteError(f"an error that cannot be read here: {failed}")
+        error = RemoteError(f"an error that cannot be read here: {told(failed)}")
     if error.__cause__ is None:
         error.__cause__ = WorkerTraceback(traceback)
     return Raised(error, traceback)
@@ -87,8 +83,17 @@ def pack_answer(answer: Answer) -> bytes:
     failed = [(offset, *portable(record)) for offset, record in answer.failed]
     return pickle.dumps(
         (
-            answer.ticket, answer.taken, values, answer.origin, failed, answer.parked, answer.nbytes,
-            answer.started, answer.stopped, answer.cpu, answer.sample,
+            answer.ticket,
+            answer.taken,
+            values,
+            answer.origin,
+            failed,
+            answer.parked,
+            answer.nbytes,
+            answer.started,
+            answer.stopped,
+            answer.cpu,
+            answer.sample,
         ),  # fmt: skip
         protocol=pickle.HIGHEST_PROTOCOL,
     )
