@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headway.core.block import DROP, Failure
-    from headway.core.plan import Plan
     from headway.errors import (
         CheckpointError, HeadwayError, InternalError, ItemTimeout, PlanError, RunError, RunErrors, SinkError,
         SourceError, StageError, StallError, TooManyFailures, WorkerDied,
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
     from headway.io.deadletter import read_dead_letters
     from headway.pipeline import Pipeline, Sink, Source
     from headway.running import Run
+    from headway.watch.plan import Plan
     from headway.watch.report import Report
 
 _HOMES = {
     "headway.core.block": ("DROP", "Failure"),
-    "headway.core.plan": ("Plan",),
     "headway.errors": (
         "CheckpointError", "HeadwayError", "InternalError", "ItemTimeout", "PlanError", "RunError", "RunErrors",
         "SinkError", "SourceError", "StageError", "StallError", "TooManyFailures", "WorkerDied",
@@ -34,6 +33,7 @@ _HOMES = {
     "headway.io.deadletter": ("read_dead_letters",),
     "headway.pipeline": ("Pipeline", "Sink", "Source"),
     "headway.running": ("Run",),
+    "headway.watch.plan": ("Plan",),
     "headway.watch.report": ("Report",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

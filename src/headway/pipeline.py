@@ -5,25 +5,24 @@ What a run does is decided in core/ and carried out in run/; here it is only des
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import (
-    AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Sequence,
+    AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Sequence,
 )  # fmt: skip
 from dataclasses import replace
 from time import perf_counter
 from typing import Any, Generic, Literal, NoReturn, Protocol, TypeVar, Unpack, overload, runtime_checkable
 
-from headway.call import drive
+from headway.core import plan as core
 from headway.core.block import Drop, Failure
-from headway.core.plan import Plan, make_plan
 from headway.core.spec import BatchSpec, Kind, PipelineSpec, StageSpec, Step, UnbatchSpec
 from headway.errors import HeadwayError, PlanError
 from headway.run.driver import recipe_of
-from headway.run.inline import InlineDriver
+from headway.run.inline import InlineDriver, ignored_by_inline, on_this_thread
 from headway.run.outlet import Discard
 from headway.run.source import open_rows
 from headway.running import How, Letters, Run, raise_clean
 from headway.stages import StageOptions, make_stage, unique
+from headway.watch.plan import Plan
 from headway.watch.report import Report, make_report
 
 T = TypeVar("T")
@@ -226,16 +225,16 @@ class Pipeline(Generic[T]):
 
     def plan(self) -> Plan:
         """What will run and why. Raises PlanError for what cannot work."""
-        return self._prepare("concurrent")[0]
+        return Plan(self._prepare("concurrent")[0])
 
-    def _prepare(self, mode: str) -> tuple[Plan, dict[str, bytes]]:
+    def _prepare(self, mode: str) -> tuple[core.Plan, dict[str, bytes]]:
         """The plan, and the functions of process stages as they will be sent."""
         spec = self._spec
         if not spec.steps or not (isinstance(spec.steps[-1], StageSpec) and spec.steps[-1].kind == "sink"):
             last = next((s for s in reversed(spec.steps) if isinstance(s, StageSpec)), None)
             output = StageSpec("consume", None, unique("output", spec.steps), queue=last.queue if last else None)
             spec = replace(spec, steps=(*spec.steps, output))
-        plan = make_plan(spec)
+        plan = core.make_plan(spec)
         packed = {}
         if mode == "concurrent" and any(stage.spec.on == "process" for stage in plan.stages):
             from headway.run.process import check_recipe
@@ -281,7 +280,7 @@ class Pipeline(Generic[T]):
 
     async def __aiter__(self) -> AsyncIterator[T]:
         if self._mode == "inline":
-            async for value in self._ainline(How(mode="inline")):
+            async for value in self._ainline(*self._inline_driver(How(mode="inline")), []):
                 yield value
             return
         async with self._open(How()) as run:
@@ -292,7 +291,9 @@ class Pipeline(Generic[T]):
         """The run as a context manager, `with` or `async with`: iterate it, or wait for it; at the end all is gone."""
         made = self._how(how)
         if made.mode == "inline":
-            raise PlanError('mode="inline" has no run beside the caller: iterate the pipeline, or use .collect() or .run()')
+            raise PlanError(
+                'mode="inline" has no run beside the caller: iterate the pipeline, or use .collect() or .run()'
+            )
         return self._open(made)
 
     def collect(self, **how: Any) -> list[T]:
@@ -323,7 +324,7 @@ class Pipeline(Generic[T]):
         made = self._how(how)
         if made.mode == "inline":
             reports: list[Report] = []
-            async for _ in self._ainline(made, reports):
+            async for _ in self._ainline(*self._inline_driver(made), reports):
                 pass
             return reports[0]
         return await self._open(made).start_task(Discard()).run_to_end_async()
@@ -337,63 +338,33 @@ class Pipeline(Generic[T]):
 
     # ---- in one thread
 
-    async def _ainline(self, how: How, reports: list[Report] | None = None) -> AsyncIterator[T]:
+    def _inline_driver(self, how: How) -> tuple[InlineDriver, Letters]:
         plan, _ = self._prepare("inline")
         letters = Letters(how.dead_letters)
-        driver = InlineDriver(plan, open_rows(self._take_source()), set_aside=letters.take, size=self._size)
-        ignored = inline_ignores(plan)
+        source = open_rows(self._take_source())
+        return InlineDriver(plan, source, set_aside=letters.take, size=self._size), letters
+
+    async def _ainline(self, driver: InlineDriver, letters: Letters, reports: list[Report]) -> AsyncGenerator[T, None]:
         values = driver.values()
         try:
             async for value in values:
                 yield value
         finally:
-            await values.aclose()  # type: ignore[attr-defined]
+            await values.aclose()
             letters.close()
+        ignored = ignored_by_inline(driver.engine.plan)
         report = make_report(driver.engine, self._name, perf_counter(), dead_letters=letters.kept, ignored=ignored)
         error = driver.error()
         if error is not None:
             if hasattr(error, "report"):
                 error.report = report
             raise_clean(error)
-        if reports is not None:
-            reports.append(report)
+        reports.append(report)
 
     def _inline(self, how: How, reports: list[Report] | None = None) -> Generator[T, None, None]:
-        """The same without a loop where nothing is async, else on a loop of its own on this thread."""
-        plan, _ = self._prepare("inline")
-        waits = InlineDriver(plan, self._source if hasattr(self._source, "__aiter__") else (), set_aside=lambda _: None)
-        runner = None
-        if waits.asynchronous:
-            try:
-                asyncio.get_running_loop()
-            except RuntimeError:
-                runner = asyncio.Runner()
-            else:
-                raise PlanError(
-                    'mode="inline" with async stages cannot run here, inside a running event loop: '
-                    "use `await pipeline.arun(...)` or `async for`"
-                )
-        step = runner.run if runner is not None else drive
-        values = self._ainline(how, reports)
+        driver, letters = self._inline_driver(how)
+        values = self._ainline(driver, letters, [] if reports is None else reports)
         try:
-            while True:
-                try:
-                    value = step(values.__anext__())  # type: ignore[arg-type]
-                except StopAsyncIteration:
-                    return
-                yield value
-                del value
+            yield from on_this_thread(values, asynchronous=driver.asynchronous)
         finally:
-            step(values.aclose())  # type: ignore[attr-defined]
-            if runner is not None:
-                runner.close()
-
-
-def inline_ignores(plan: Plan) -> list[str]:
-    """What the stages ask for that one thread cannot give."""
-    texts = []
-    for stage in plan.stages:
-        spec = stage.spec
-        if spec.kind != "consume" and spec.on != "thread" and isinstance(spec.on, str) and spec.on != "task":
-            texts.append(f"stage {spec.name!r}: on={spec.on!r} ran on the calling thread; a death of its worker is not contained")
-    return texts
+            letters.close()

@@ -257,9 +257,9 @@ def watch(spec: Spec, checks: list[str]) -> Callable[[Engine], None]:
                 if gate.held_items > window.items - 1 and not engine._expands:
                     checks.append(f"held {gate.held_items}")
             lifted = stage.steps or (stage.index and engine.stages[stage.index - 1].plan.unbatches)
-            # Above the byte limit the awaited item needs no room.
-            room = stage.capacity + (spec.window_bytes < 1 << 28)
-            if not lifted and not engine._expands and stage.runnable > room and stage.spec.queue:
+            # Above the byte limit what is queued cannot run, and takes no room.
+            limited = spec.window_bytes < 1 << 28
+            if not lifted and not engine._expands and not limited and stage.runnable > stage.capacity and stage.spec.queue:
                 checks.append(f"{stage.spec.name}: runnable {stage.runnable} > {stage.capacity}")
         if engine._expands and not any(s.spec.atomic for s in engine.stages):
             open_items = sum(b.size for s in engine.stages for b in s.batchers)

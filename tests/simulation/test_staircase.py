@@ -7,6 +7,7 @@ import pytest
 from headway.core.plan import make_plan
 from headway.core.spec import PipelineSpec, StageSpec
 from headway.sim.driver import VirtualRun
+from headway.watch.report import fractions
 
 TIMES = {"read": 2.0, "parse": 1.0, "process": 4.0, "write": 3.0}
 ROWS = 1000
@@ -60,9 +61,8 @@ def test_steady_utilisation_of_the_slots_is_exact() -> None:
 def test_slot_states_add_up_to_the_whole_time_and_name_the_bottleneck() -> None:
     run = staircase(TIMES, {})
     for stage in run.engine.stages[:4]:
-        times = stage.meter.times(run.now, [])
-        assert sum(times[k] for k in ("busy", "overhead", "blocked", "starved")) == pytest.approx(1.0)
-    read, parse, process, write = (s.meter.times(run.now, []) for s in run.engine.stages[:4])
+        assert sum(fractions(stage, run.now).values()) == pytest.approx(1.0)
+    read, parse, process, write = (fractions(s, run.now) for s in run.engine.stages[:4])
     assert process["busy"] > 0.99
     assert read["blocked"] > 0.4
     assert parse["blocked"] > 0.7

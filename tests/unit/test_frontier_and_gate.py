@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.core.block import Block, after, child, position
-from headway.core.frontier import Frontier, whole_roots
+from headway.core.frontier import Frontier
 from headway.core.gate import Gate
+from headway.core.window import RowSet
 from headway.errors import InternalError
 
 
@@ -26,9 +27,27 @@ def test_positions_of_children_lie_in_their_parent_and_touch() -> None:
 
 
 def test_rows_count_as_whole_only_with_their_last_child() -> None:
-    assert whole_roots((3,), (7,)) == 4
-    assert whole_roots((3, 1), (7, 2)) == 3
-    assert whole_roots((3, 1), (3, 5)) == 0
+    frontier = Frontier()
+    assert frontier.add((0,), (3, 1)) == (0, 3)
+    assert frontier.add((3, 2), (7, 2)) == (4, 7)
+    assert frontier.add((7, 2), (7, 5)) == (0, 0)
+    assert frontier.add((3, 1), (3, 2)) == (3, 4)
+    assert frontier.add((7, 5), (8,)) == (7, 8)
+    assert frontier.watermark == (8,)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 30), st.integers(1, 8)), max_size=30))
+def test_a_set_of_rows_counts_what_is_new_and_what_was_there(steps: list[tuple[bool, int, int]]) -> None:
+    rows, model = RowSet(), set[int]()
+    for add, first, width in steps:
+        span = set(range(first, first + width))
+        if add:
+            assert rows.add(first, first + width) == len(span - model)
+            model |= span
+        else:
+            assert rows.discard(first, first + width) == len(span & model)
+            model -= span
 
 
 @settings(max_examples=200, deadline=None)
@@ -41,7 +60,9 @@ def test_the_frontier_counts_every_row_once_in_any_order(sizes: list[int], rng: 
     rng.shuffle(spans)
     frontier, seen, done = Frontier(), 0, set()
     for lo, hi in spans:
-        seen += frontier.add((lo,), (hi,))
+        first, stop = frontier.add((lo,), (hi,))
+        assert (first, stop) == (lo, hi)
+        seen += stop - first
         done |= set(range(lo, hi))
         prefix = next(n for n in range(cuts[-1] + 1) if n not in done)
         assert frontier.watermark == (prefix,)

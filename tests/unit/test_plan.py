@@ -9,6 +9,7 @@ import pytest
 from headway.core.plan import GatePlan, Plan, make_plan
 from headway.core.spec import BatchSpec, PipelineSpec, StageSpec, Step, UnbatchSpec
 from headway.errors import PlanError
+from headway.watch.plan import Plan as ShownPlan
 
 
 def stage(name: str, workers: int = 1, **options: Any) -> StageSpec:
@@ -55,8 +56,7 @@ def test_a_batch_is_cut_in_order_only_if_order_is_needed_behind_it() -> None:
 def test_the_resequencer_stands_at_the_last_point_before_the_consumer_that_needs_it() -> None:
     made = plan(stage("a", 4), stage("b"), stage("c"), stage("d", needs="input"))
     assert gates(made) == ["d"]
-    edges = [e.to_dict() for e in made.edges]
-    assert [(e["from"], e["to"], e["proven"], e["needed"], e["placed"]) for e in edges] == [
+    assert [(e.source, e.target, e.proven, e.needed, e.placed) for e in made.edges] == [
         ("source", "a", "input", "none", None),
         ("a", "b", "none", "none", None),
         ("b", "c", "none", "none", None),
@@ -72,7 +72,7 @@ def test_a_placed_resequencer_names_its_cost_and_its_reason() -> None:
 
 
 def test_the_text_shows_every_edge_and_what_was_placed() -> None:
-    text = str(plan(stage("a", 4), window=300))
+    text = str(ShownPlan(plan(stage("a", 4), window=300)))
     assert "source -> a" in text
     assert "re-sequencer" in text
     assert "at most 299 items" in text

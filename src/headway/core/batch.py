@@ -5,10 +5,10 @@ A batch is a carrier: it has the tags and the interval of its members, which sha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from headway.core.block import Block, Failure, Members, Position, Rows, Span, Tag, after, is_kept, position, split_rows
+from headway.core.block import Block, Failure, Members, Position, Span, Tag, after, child, is_kept, position
 
 
 def _root(tag: Tag) -> int:
@@ -28,23 +28,13 @@ def runs(tags: Sequence[Tag]) -> Iterator[tuple[int, int, Span]]:
             start = i
 
 
-def _without(first: int, stop: int, rows: Rows) -> Iterator[tuple[int, int]]:
-    """The parts of [first, stop) that lie in none of `rows`."""
-    for a, b in rows:
-        if first < b and a < stop:
-            if first < a:
-                yield first, a
-            first = b
-    if first < stop:
-        yield first, stop
-
-
 class Batcher:
     """Gathers values until `size` of them, or `limit` bytes, are there.
 
     In `total` order a batch covers one contiguous interval, tombstones included; otherwise it
-    covers whatever arrived and tombstones go on alone. ``released`` counts permits of rows that
-    left no value in the open batch; whoever drives the batcher takes them from there.
+    covers whatever arrived and tombstones go on alone. ``released`` lists the rows, as ranges,
+    that left no value in the open batch, ``grown`` bytes by which its values measure more than they were
+    booked with; whoever drives the batcher takes both from there.
     """
 
     def __init__(
@@ -54,7 +44,8 @@ class Batcher:
         self.size, self.within, self.limit, self.total = size, within, limit, total
         self._measure = measure
         self._show_kept = show_kept
-        self.released = 0
+        self.released: list[tuple[int, int]] = []
+        self.grown = 0
         self._reset()
 
     def _reset(self) -> None:
@@ -63,8 +54,7 @@ class Batcher:
         self.births: list[tuple[float, int]] = []
         self.spans: list[Span] = []
         self.kept: dict[Position, Failure] = {}
-        self.freed: Rows = []
-        self.nbytes = self.measured = self._next_root = 0
+        self.nbytes = self._bare = 0
         self.since: float | None = None
         self.waited = 0.0
 
@@ -86,7 +76,7 @@ class Batcher:
         if not self.total:
             self._send_gaps(block, out)
         at, total, tags, values = 0, len(block.values), block.tags, block.values
-        left = block.nbytes
+        self.grown -= block.nbytes
         if not total:
             self._cover(block, block.hi, ())
         while at < total:
@@ -96,22 +86,20 @@ class Batcher:
                 self.since, self.waited = now, block.waited
                 lo = block.lo if at == 0 else position(tags[at])
                 self.spans = [(lo, lo)] if self.total else []
-                self._next_root = lo[0] + (len(lo) > 1)
+                self._bare = lo[0] + (len(lo) > 1)
             part = tags[at:upto]
             self.tags.extend(part)
             self.values.extend(values[at:upto])
-            self.measured += nbytes
-            share = left * count // (total - at)
-            self.nbytes, left = self.nbytes + share, left - share
+            self.nbytes += nbytes
+            self.grown += nbytes
             self.births.append((block.born, count))
             if self.total:
                 hi = position(tags[upto]) if upto < total else block.hi
                 self._cover(block, hi, part)
             else:
                 self.spans.extend(span for _, _, span in runs(part))
-                self.freed, block.freed = self.freed + block.freed, []
             at = upto
-            if len(self.values) >= self.size or self.measured >= self.limit:
+            if len(self.values) >= self.size or self.nbytes >= self.limit:
                 out.append(self._send())
         return out
 
@@ -122,12 +110,12 @@ class Batcher:
         """
         count = min(self.size - len(self.values), len(values) - at)
         nbytes = self._measure(values[at : at + count])
-        if self.measured + nbytes < self.limit:
+        if self.nbytes + nbytes < self.limit:
             return count, nbytes
         nbytes = 0
         for number in range(count):
             nbytes += self._measure(values[at + number : at + number + 1])
-            if self.measured + nbytes >= self.limit:
+            if self.nbytes + nbytes >= self.limit:
                 return number + 1, nbytes
         return count, nbytes
 
@@ -137,27 +125,18 @@ class Batcher:
             self.kept.update({at: failure for at, failure in block.kept.items() if at < hi})
             block.kept = {at: failure for at, failure in block.kept.items() if at >= hi}
         self.spans = [(self.spans[0][0], hi)]
-        upto = self._next_root
+        bare = self._bare
         if isinstance(part, range) and part:
-            self._free(upto, part.start, block.freed)
-            upto = part.stop
+            live: Iterable[tuple[int, int]] = ((part.start, part.stop),)
         else:
-            for root in map(_root, part):
-                self._free(upto, root, block.freed)
-                upto = max(upto, root + 1)
-        self._free(upto, hi[0], block.freed)
-        self._next_root = max(upto, hi[0])
-        freed, block.freed = split_rows(block.freed, hi)
-        self.freed += freed
-
-    def _free(self, first: int, stop: int, freed: Rows) -> None:
-        """Return the permits of the rows [first, stop), which left no value, less what was `freed` before."""
-        for rows in _without(first, stop, freed):
-            self._release(*rows)
-
-    def _release(self, first: int, stop: int) -> None:
-        self.freed.append((first, stop))
-        self.released += stop - first
+            live = ((row, row + 1) for row in map(_root, part))
+        for first, stop in live:
+            if bare < first:
+                self.released.append((bare, first))
+            bare = max(bare, stop)
+        if bare < hi[0]:
+            self.released.append((bare, hi[0]))
+        self._bare = max(bare, hi[0])
 
     def _send_gaps(self, block: Block, out: list[Block]) -> None:
         """Send on what the block covers beside its values."""
@@ -172,17 +151,13 @@ class Batcher:
         if gaps:
             rest = block.like(*gaps[0], [], [], 0)
             rest.spans, rest.kept, block.kept = gaps, block.kept, None
-            bare = [(lo[0] + (len(lo) > 1), hi[0]) for lo, hi in gaps]
-            rest.freed = [(max(a, c), min(b, d)) for a, b in block.freed for c, d in bare if max(a, c) < min(b, d)]
-            block.freed = [left for rows in block.freed for left in _without(*rows, bare)]
             out.append(rest)
 
     def _send(self) -> Block:
         lo, hi = self.spans[0]
         block = Block(lo, hi, [self.tags[0]], [self.values], self.nbytes, min(born for born, _ in self.births))
         block.spans = self.spans if len(self.spans) > 1 else None
-        block.freed, block.waited = self.freed, self.waited
-        block.kept = self.kept or None
+        block.waited, block.kept = self.waited, self.kept or None
         live = self.tags
         if self._show_kept:
             live = [tag for tag, value in zip(self.tags, self.values, strict=True) if not is_kept(value)]
@@ -206,22 +181,17 @@ def unbatch(block: Block) -> list[Block]:
     A value of the batch's own length gives its members back their tags; another length is an
     expansion of the batch: tags (first tag, c). Raises what iterating the value raises.
     """
-    members = block.members
-    values = list(block.values[0])
-    if members is None or len(values) != len(members.tags):
-        first = block.tags[0]
-        base = (first,) if isinstance(first, int) else first
-        out = block.like(block.lo, block.hi, [(*base, c) for c in range(len(values))], values, block.nbytes)
-        out.freed, out.kept, out.spans = block.freed, block.kept, block.spans
-        return [out]
-    return spread(block, members.tags, values, block.nbytes)
+    members, values = block.members, list(block.values[0])
+    if members is not None and len(values) == len(members.tags):
+        return spread(block, members.tags, values, block.nbytes)
+    return spread(block, [child(block.tags[0], c) for c in range(len(values))], values, block.nbytes)
 
 
 def spread(block: Block, tags: Sequence[Tag], values: list[Any], nbytes: int) -> list[Block]:
-    """`values` under their own `tags` in place of a batch; a batch that covers pieces gives a block each."""
+    """`values` under their own `tags` in place of what `block` holds; a block for each piece that it covers."""
     if block.spans is None:
         out = block.like(block.lo, block.hi, tags, values, nbytes)
-        out.freed, out.kept = block.freed, block.kept
+        out.kept = block.kept
         out.hide_kept()
         return [out]
     blocks, share = [], nbytes // len(block.spans)

@@ -94,19 +94,6 @@ def child(tag: Tag, number: int) -> tuple[int, ...]:
     return (tag, number) if type(tag) is int else (*tag, number)  # type: ignore[misc]
 
 
-Rows = list[tuple[int, int]]
-"""Ranges (first, stop) of rows, rising."""
-
-
-def split_rows(rows: Rows, at: Position) -> tuple[Rows, Rows]:
-    """The ranges before and from the position `at` on."""
-    if not rows:
-        return [], []
-    row = at[0]
-    before = [(first, min(stop, row)) for first, stop in rows if first < row]
-    return before, [(max(first, row), stop) for first, stop in rows if stop > row]
-
-
 class Members:
     """What a batch carries: the tags of its members, in order.
 
@@ -127,12 +114,11 @@ class Block:
     ``tags`` and ``values`` run in parallel and rise; ``tags`` is a range while nothing is missing.
     ``kept`` holds failures that stay visible at their place. ``spans`` is set only where a batch
     was put together from pieces that do not touch (then lo and hi are those of the first).
-    ``members`` is set where the one value is a batch. ``freed`` lists the rows, as ranges, whose
-    window permits were returned before the block is emitted. ``waited`` is the time spent in gates.
+    ``members`` is set where the one value is a batch. ``waited`` is the time spent in gates.
     """
 
     __slots__ = (
-        "born", "entered", "freed", "hi", "kept", "lo", "members", "nbytes", "spans", "tags", "values", "waited",
+        "born", "entered", "hi", "kept", "lo", "members", "nbytes", "spans", "tags", "values", "waited",
     )  # fmt: skip
 
     def __init__(
@@ -146,7 +132,6 @@ class Block:
     ) -> None:
         self.lo, self.hi, self.tags, self.values = lo, hi, tags, values
         self.nbytes, self.born, self.entered, self.waited = nbytes, born, born, 0.0
-        self.freed: Rows = []
         self.kept: dict[Position, Failure] | None = None
         self.members: Members | None = None
         self.spans: list[Span] | None = None
@@ -167,6 +152,10 @@ class Block:
         if isinstance(self.tags, range):
             return 0
         return sum(type(t) is tuple and not is_kept(v) for t, v in zip(self.tags, self.values, strict=True))
+
+    def covers(self, at: Position) -> bool:
+        """Whether the position `at` lies in the block."""
+        return any(lo <= at < hi for lo, hi in self.spans or ((self.lo, self.hi),))
 
     def like(self, lo: Position, hi: Position, tags: Sequence[Tag], values: list[Any], nbytes: int) -> Block:
         """A block of the same birth and history with another content."""
@@ -194,17 +183,20 @@ class Block:
         head = self.like(self.lo, at, self.tags[:count], self.values[:count], nbytes)
         self.lo, self.tags, self.values = at, self.tags[count:], self.values[count:]
         self.nbytes -= nbytes
-        head.freed, self.freed = split_rows(self.freed, at)
+        self.share(head)
+        return head
+
+    def share(self, head: Block) -> None:
+        """Give `head`, which lies before this block, what belongs before its end."""
         if self.kept:
             kept = self.kept
-            head.kept = {k: v for k, v in kept.items() if k < at} or None
-            self.kept = {k: v for k, v in kept.items() if k >= at} or None
-        return head
+            head.kept = {at: failure for at, failure in kept.items() if at < head.hi} or None
+            self.kept = {at: failure for at, failure in kept.items() if at >= head.hi} or None
 
     def absorb(self, tombstones: Block) -> None:
         """Extend over the block behind, which holds no value."""
         self.hi = tombstones.hi
-        self.freed += tombstones.freed
+        self.nbytes += tombstones.nbytes
         if tombstones.kept:
             self.kept = {**(self.kept or {}), **tombstones.kept}
 

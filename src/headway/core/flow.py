@@ -40,15 +40,11 @@ class Commands(Protocol):
 class Flow:
     """What is where. Subclasses hand out work (Pump) and take events (Engine)."""
 
-    def __init__(
-        self, plan: Plan, commands: Commands, now: float, measure: Callable[[Sequence[Any]], int]
-    ) -> None:
+    def __init__(self, plan: Plan, commands: Commands, now: float, measure: Callable[[Sequence[Any]], int]) -> None:
         self.plan, self._commands = plan, commands
         last = len(plan.stages) - 1
         keeps = any(stage.on_error == "keep" for stage in plan.stages)
-        self.stages = [
-            Stage(s, i, measure, shows_kept=keeps and i == last, now=now) for i, s in enumerate(plan.stages)
-        ]
+        self.stages = [Stage(s, i, measure, shows_kept=keeps and i == last, now=now) for i, s in enumerate(plan.stages)]
         self.ordered = plan.spec.order == "input"
         self.window = Window(plan.window(), plan.spec.window_bytes, plan.budget)
         self.frontier = Frontier()
@@ -74,9 +70,11 @@ class Flow:
         for gate in stage.steps[step:]:
             if isinstance(gate, Gate | Batcher):
                 blocks = [out for block in blocks for out in gate.push(block, now)]
-                if isinstance(gate, Batcher) and gate.released:
-                    self.window.used -= gate.released
-                    gate.released = 0
+                if isinstance(gate, Batcher):
+                    for rows in gate.released:
+                        self.window.release_early(*rows)
+                    self.window.nbytes += gate.grown
+                    gate.released, gate.grown = [], 0
             else:
                 blocks = [out for block in blocks for out in self._unbatch(stage, block, now)]
         for block in blocks:
@@ -104,7 +102,9 @@ class Flow:
         try:
             outs = unbatch(block)
         except BaseException as error:  # iterating a user's value may raise anything
-            failure = Failure(error, seq=block.tags[0], stage=f"unbatch before {stage.spec.name}", value=block.values[0])
+            failure = Failure(
+                error, seq=block.tags[0], stage=f"unbatch before {stage.spec.name}", value=block.values[0]
+            )
             block.tags, block.values, block.members = [], [], None
             self.window.children -= members.children
             self.fates.dead += members.weight
@@ -122,10 +122,11 @@ class Flow:
 
     def _emit(self, block: Block, now: float) -> None:
         """A block has left the last stage: its fate is final and its permits return."""
-        roots = sum(self.frontier.add(lo, hi) for lo, hi in block.spans or ((block.lo, block.hi),))
-        self.window.used -= roots - sum(stop - first for first, stop in block.freed)
+        for lo, hi in block.spans or ((block.lo, block.hi),):
+            first, stop = self.frontier.add(lo, hi)
+            self.window.release(first, stop)
+            self.times.emitted_roots += stop - first
         self.window.nbytes -= block.nbytes
-        self.times.emitted_roots += roots
         self._count_children(block, -1)
         self.times.emit(block, now)
 

@@ -8,12 +8,6 @@ from headway.core.block import Position, Span
 from headway.errors import InternalError
 
 
-def whole_roots(lo: Position, hi: Position) -> int:
-    """How many rows of the source lie wholly inside [lo, hi)."""
-    first = lo[0] if len(lo) == 1 else lo[0] + 1
-    return max(0, hi[0] - first)
-
-
 class Frontier:
     """A set of disjoint intervals of positions, merged where they touch.
 
@@ -35,13 +29,13 @@ class Frontier:
         """The intervals, in order; the first one ends at the watermark."""
         return list(zip(self._los, self._his, strict=True))
 
-    def add(self, lo: Position, hi: Position) -> int:
-        """Mark [lo, hi) as done and return how many rows became whole by it.
+    def add(self, lo: Position, hi: Position) -> tuple[int, int]:
+        """Mark [lo, hi) as done and return the rows (first, stop) that became whole by it.
 
         Raises InternalError if a part of it was done before.
         """
         if lo >= hi:
-            return 0
+            return 0, 0
         los, his = self._los, self._his
         i = bisect_right(los, lo)  # los[i-1] <= lo < los[i]
         if i and his[i - 1] > lo or i < len(los) and los[i] < hi:
@@ -50,12 +44,9 @@ class Frontier:
         touches_right = i < len(los) and los[i] == hi
         new_lo = los[i - 1] if touches_left else lo
         new_hi = his[i] if touches_right else hi
-        before = 0
-        if touches_left:
-            before += whole_roots(los[i - 1], lo)
-        if touches_right:
-            before += whole_roots(hi, his[i])
-        start, stop = i - touches_left, i + touches_right
-        los[start:stop] = [new_lo]
-        his[start:stop] = [new_hi]
-        return whole_roots(new_lo, new_hi) - before
+        los[i - touches_left : i + touches_right] = [new_lo]
+        his[i - touches_left : i + touches_right] = [new_hi]
+        # Rows whole by now, less those that the intervals on either side had whole before.
+        first = max(new_lo[0] + (len(new_lo) > 1), lo[0])
+        stop = min(new_hi[0], hi[0] + (len(hi) > 1))
+        return (first, stop) if first < stop else (0, 0)

@@ -32,7 +32,7 @@ class Fates:
 
 
 class Timeline:
-    """Birth and emission times: fill, steady and drain are read off it, latency with and without the wait for order."""
+    """Birth and emission times, for fill, steady and drain; latency with and without the wait for order."""
 
     def __init__(self, now: float) -> None:
         self.started_at = now
@@ -57,25 +57,3 @@ class Timeline:
         for born, count in births:
             self.latency.record(now - born, count)
             self.latency_unordered.record(max(0.0, now - born - block.waited), count)
-
-    def to_dict(self, now: float) -> dict[str, float | dict[str, float | None] | None]:
-        """Seconds; rates in rows of the source per second.
-
-        The steady interval runs from the first emission to the end of input. A rate is given only
-        if it is at least twice as long as fill and drain together.
-        """
-        stop = self.stopped_at if self.stopped_at is not None else now
-        end = self.end_of_input if self.end_of_input is not None else stop
-        first, last = self.first_emission, self.last_emission
-        fill = first - self.first_birth if first is not None and self.first_birth is not None else None
-        drain = max(0.0, last - end) if last is not None else None
-        seconds = max(0.0, end - first) if first is not None else 0.0
-        long_enough = fill is not None and drain is not None and seconds > 0 and seconds >= 2 * (fill + drain)
-        rate = self.emitted_at_end / seconds if long_enough else None
-        return {
-            "elapsed": stop - self.started_at,
-            "fill": fill,
-            "drain": drain,
-            "steady": {"rate": rate, "seconds": seconds},
-            "latency": self.latency.summary(),
-        }

@@ -35,14 +35,6 @@ class Histogram:
                 return 0.0 if bucket == -10_000 else min(self.max, exp((bucket + 0.5) * _STEP))
         return self.max
 
-    def summary(self) -> dict[str, float | None]:
-        return {
-            "p50": self.quantile(0.5),
-            "p90": self.quantile(0.9),
-            "p99": self.quantile(0.99),
-            "max": self.max if self.count else None,
-        }
-
 
 class StageMeter:
     """Fates and slot times of one stage.
@@ -105,15 +97,8 @@ class StageMeter:
         """Mean seconds of a call lately; None until 16 were measured."""
         return self.recent_busy / self.recent_calls if self.timed >= 16 else None
 
-    def times(self, now: float, in_hand_since: list[tuple[float, bool]]) -> dict[str, float]:
-        """Fractions of slot time, the open intervals included; they add up to 1.
-
-        `in_hand_since`: for each slot with a block in hand, since when its time is not yet counted
-        and whether a call of it is known to run.
-        """
+    def times(self, now: float) -> dict[str, float]:
+        """Seconds of slots by state, the open idle time included; what is in hand is not counted yet."""
         spans = {"busy": self.busy, "overhead": self.overhead, "blocked": self.blocked, "starved": self.starved}
         spans[self._idle_state] += (now - self._idle_since) * self._idle
-        for since, running in in_hand_since:
-            spans["busy" if running else "overhead"] += max(0.0, now - since)
-        total = sum(spans.values())
-        return {k: v / total if total > 0 else 0.0 for k, v in spans.items()} | {"slot_seconds": total}
+        return spans

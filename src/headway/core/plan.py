@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from headway.core.spec import BatchSpec, PipelineSpec, StageSpec, UnbatchSpec
 from headway.errors import PlanError
@@ -60,21 +59,14 @@ class Edge:
     max_items: int
     max_bytes: int
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "from": self.source, "to": self.target, "proven": self.proven, "needed": self.needed,
-            "placed": self.placed, "why": self.why, "max_items": self.max_items, "max_bytes": self.max_bytes,
-        }  # fmt: skip
-
 
 @dataclass(slots=True)
 class Plan:
-    """What will run and why. ``str(plan)`` explains it; ``to_dict()`` has the same as data."""
+    """What will run and why."""
 
     spec: PipelineSpec
     stages: list[StagePlan]
     edges: list[Edge]
-    warnings: list[str] = field(default_factory=list)
 
     @property
     def batch_items(self) -> int:
@@ -94,44 +86,6 @@ class Plan:
     def budget(self) -> int:
         """Most children of all expansions that may be un-emitted."""
         return max(self.window(), 2 * self.batch_items)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "edges": [edge.to_dict() for edge in self.edges],
-            "stages": [
-                {"name": s.spec.name, "on": s.spec.on, "workers": s.spec.workers, "queue": s.spec.queue,
-                 "kind": s.spec.kind, "on_error": s.on_error, "needs": s.spec.needs}
-                for s in self.stages
-            ],
-            "warnings": list(self.warnings),
-        }  # fmt: skip
-
-    def __str__(self) -> str:
-        window = self.spec.window if self.spec.window is not None else "sized by the engine"
-        lines = [f"pipeline {self.spec.name!r}: window {window} items, {_size(self.spec.window_bytes)}"]
-        for stage in self.stages:
-            spec = stage.spec
-            if spec.kind != "consume":
-                queue = spec.queue if spec.queue is not None else "auto"
-                on = spec.on if isinstance(spec.on, str) else type(spec.on).__name__
-                lines.append(f"  stage {spec.name}: {spec.workers} x {on}, queue {queue}, on_error {stage.on_error}")
-        width = max((len(f"{e.source} -> {e.target}") for e in self.edges), default=0)
-        for edge in self.edges:
-            held = f"; holds at most {edge.max_items} items, {_size(edge.max_bytes)}" if edge.placed else ""
-            lines.append(
-                f"  {f'{edge.source} -> {edge.target}':<{width}}  order {edge.proven}, needs {edge.needed}: "
-                f"{edge.placed or 'nothing placed'} ({edge.why}){held}"
-            )
-        lines += [f"  warning: {text}" for text in self.warnings]
-        return "\n".join(lines)
-
-
-def _size(count: int) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}"
-        count //= 1024
-    return f"{count} GiB"
 
 
 def make_plan(spec: PipelineSpec) -> Plan:
@@ -181,13 +135,9 @@ def make_plan(spec: PipelineSpec) -> Plan:
         else:
             last = index == len(spec.steps) - 1
             need = "input" if step.needs == "input" or (last and spec.order == "input") else "none"
-            reason = (
-                f"{step.name} {'writes' if step.kind == 'sink' else 'takes its values'} in input order"
-                if need == "input" and last
-                else f"{step.name} relies on input order"
-                if need == "input"
-                else f"{step.name} takes items in any order"
-            )
+            reason = f"{step.name} takes items in any order"
+            if need == "input":
+                reason = f"{step.name} is in input order" if last else f"{step.name} relies on input order"
             if last and need == "input" and step.workers > 1:
                 raise PlanError(
                     f'{step.name}: one worker writes in input order; set workers=1, or order="none" for {step.workers}'
@@ -211,13 +161,9 @@ def make_plan(spec: PipelineSpec) -> Plan:
 
 def _need_behind(spec: PipelineSpec, index: int) -> str | None:
     """Why order is needed somewhere behind step `index`, or None."""
-    for step in spec.steps[index + 1 :]:
-        if isinstance(step, StageSpec) and step.needs == "input":
-            return f"{step.name}, behind it, relies on input order"
-    last = spec.steps[-1]
-    if spec.order == "input" and isinstance(last, StageSpec):
-        return f"{last.name}, behind it, is in input order"
-    return None
+    stages = [step for step in spec.steps[index + 1 :] if isinstance(step, StageSpec)]
+    needing = [step.name for step in stages if step.needs == "input" or (step is stages[-1] and spec.order == "input")]
+    return f"{needing[0]}, behind it, is in input order" if needing else None
 
 
 def _lost(stages: list[StagePlan], edges: list[Edge]) -> str:
@@ -228,15 +174,12 @@ def _lost(stages: list[StagePlan], edges: list[Edge]) -> str:
 
 
 def _check_window(spec: PipelineSpec, batchers: list[BatchSpec]) -> None:
-    items = 2 * sum(b.size for b in batchers)
-    if spec.window is not None and spec.window < items:
-        raise PlanError(
-            f"window={spec.window} is below twice the sum of the batch sizes ({items}), so the batches could not be "
-            f"filled: set window={items} or more, or make the batches smaller"
-        )
-    nbytes = 2 * sum(b.bytes or 0 for b in batchers)
-    if spec.window_bytes < nbytes:
-        raise PlanError(
-            f"window_bytes={spec.window_bytes} is below twice the sum of the batches' bytes ({nbytes}): "
-            f"set window_bytes={nbytes} or more, or make the batches smaller"
-        )
+    for name, value, least in (
+        ("window", spec.window, 2 * sum(b.size for b in batchers)),
+        ("window_bytes", spec.window_bytes, 2 * sum(b.bytes or 0 for b in batchers)),
+    ):
+        if value is not None and value < least:
+            raise PlanError(
+                f"{name}={value} is below twice the sum of the batches ({least}), which then could not be filled: "
+                f"set {name}={least} or more, or make the batches smaller"
+            )

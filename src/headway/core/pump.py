@@ -75,19 +75,24 @@ class Pump(Flow):
         if stage.index + 1 == len(self.stages):
             return BLOCK
         target = self.stages[stage.index + 1]
-        room = target.capacity - target.runnable
+        room = target.capacity - self._runnable(target)
         return room if target.steps else room - stage.expected
 
-    def _start(self, stage: Stage, now: float) -> bool:
-        """Dispatch or resume one ticket at `stage`, if anything may run.
+    def _runnable(self, stage: Stage) -> int:
+        """Items in front of `stage` that a free slot could take now.
 
-        Above the byte limit only the awaited item may, and it needs no room: what takes the room
-        before it may not run either, so it would wait for ever.
+        Above the byte limit, and where an expansion has no child budget, only the awaited item can
+        be taken: the others take no room, or that one could wait for them for ever.
         """
+        waits = self.window.over or (stage.spec.kind == "flat_map" and not self.window.children_left())
+        return stage.runnable - stage.queued if waits else stage.runnable
+
+    def _start(self, stage: Stage, now: float) -> bool:
+        """Dispatch or resume one ticket at `stage`, if anything may run."""
         if not stage.inbox and not stage.parked:
             return False
         room = self._room(stage)
-        if room <= 0 and not self.window.over:
+        if room <= 0:
             return False
         expands = stage.spec.kind == "flat_map"
         limit = min(CHILDREN, room, self.window.children_left()) if expands else 0
@@ -115,7 +120,7 @@ class Pump(Flow):
         The one that owes the awaited item may always make one more child.
         """
         for ticket in stage.parked:
-            mine = limit if limit > 0 else int(ticket.blocks[0].lo == awaited)
+            mine = limit if limit > 0 else int(awaited is not None and ticket.blocks[0].covers(awaited))
             if mine <= 0 or ticket.slot.tickets:
                 continue
             if stage.inbox and not stage.keeps_total and stage.inbox[0].lo < ticket.blocks[0].lo and stage.free_slot():

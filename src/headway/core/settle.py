@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from headway.core.batch import spread
@@ -26,31 +28,17 @@ class Settled:
     made: int = 0
 
 
-class _Reader:
-    """Walks the outputs and failures of an answer by the offset of their input."""
-
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
-        self._value = self._failure = 0
-
-    def read(self, offset: int, width: int) -> tuple[list[Any], list[int] | None, list[tuple[int, Raised]]]:
-        """Outputs, their inputs' numbers within the piece, and failures of the inputs [offset, offset + width)."""
-        answer, start, upto = self._answer, self._value, offset + width
-        origin = answer.origin
-        if origin is None:
-            stop = min(upto, len(answer.values))
-            within = None
-        else:
-            stop = start
-            while stop < len(origin) and origin[stop] < upto:
-                stop += 1
-            within = [o - offset for o in origin[start:stop]] if offset or stop < len(origin) else origin
-        self._value = stop
-        values = answer.values if stop - start == len(answer.values) else answer.values[start:stop]
-        first = self._failure
-        while self._failure < len(answer.failed) and answer.failed[self._failure][0] < upto:
-            self._failure += 1
-        return values, within, [(at - offset, raised) for at, raised in answer.failed[first : self._failure]]
+def _piece(answer: Answer, offset: int, width: int) -> tuple[list[Any], list[int] | None, list[tuple[int, Raised]]]:
+    """Outputs, their inputs' numbers within the piece, and failures of the inputs [offset, offset + width)."""
+    upto, origin, failed = offset + width, answer.origin, answer.failed
+    if failed:
+        first, last = (bisect_left(failed, at, key=itemgetter(0)) for at in (offset, upto))
+        failed = [(at - offset, raised) for at, raised in failed[first:last]]
+    if origin is None:
+        whole = offset == 0 and upto >= len(answer.values)
+        return answer.values if whole else answer.values[offset:upto], None, failed
+    first, last = bisect_left(origin, offset), bisect_left(origin, upto)
+    return answer.values[first:last], [o - offset for o in origin[first:last]], failed
 
 
 def settle(ticket: Ticket, answer: Answer) -> Settled:
@@ -60,7 +48,6 @@ def settle(ticket: Ticket, answer: Answer) -> Settled:
     tombstone in them; under ``on_error="keep"`` the failures stand in their ``kept``.
     """
     done = Settled()
-    reader = _Reader(answer)
     each = answer.nbytes // max(1, len(answer.values))
     per_member = ticket.stage.spec.kind == "map_batches"
     offset, left, parked = 0, answer.taken, answer.parked
@@ -72,11 +59,13 @@ def settle(ticket: Ticket, answer: Answer) -> Settled:
             settled = block if whole else block.cut(taken)
             members = settled.members
             width = len(members.tags) if per_member and members is not None else taken
-            _settle_block(done, ticket, settled, *reader.read(offset, width), each, ticket.base if offset == 0 else 0)
+            _settle_block(
+                done, ticket, settled, *_piece(answer, offset, width), each, ticket.base if offset == 0 else 0
+            )
             offset += width
         if not whole:
             if parked:
-                _park(done, ticket, block, len(reader.read(offset, 1)[0]), answer, each)
+                _park(done, ticket, block, len(_piece(answer, offset, 1)[0]), answer, each)
                 parked = False
             else:
                 done.rest.append(block)
@@ -129,11 +118,8 @@ def _settle_block(
         done.items_out += block.weight - shown - dead
         done.outs.append(block)
         return
-    if kind == "flat_map":
+    if kind in ("flat_map", "map_batches"):
         done.expanded += weight * len(counts)
-        done.items_out += len(values)
-        outs = spread(block, new_tags, values, nbytes) if block.spans is None else [_over_spans(block, new_tags, values, nbytes)]
-    elif kind == "map_batches":
         done.items_out += len(values)
         outs = spread(block, new_tags, values, nbytes)
     else:
@@ -160,13 +146,6 @@ def _child_tags(tags: Sequence[Tag], within: list[int], counts: dict[int, int]) 
     return out
 
 
-def _over_spans(block: Block, tags: Sequence[Tag], values: list[Any], nbytes: int) -> Block:
-    """Children of a batch that covers several pieces: all lie in the first, the others become tombstones."""
-    out = block.like(block.lo, block.hi, tags, values, nbytes)
-    out.spans, out.freed, out.kept = block.spans, block.freed, block.kept
-    return out
-
-
 def _park(done: Settled, ticket: Ticket, block: Block, made: int, answer: Answer, each: int) -> None:
     """The first input of `block` is a paused expansion that has just given `made` children."""
     if len(block.values) > 1:
@@ -179,6 +158,7 @@ def _park(done: Settled, ticket: Ticket, block: Block, made: int, answer: Answer
         tags = [child(tag, ticket.base + i) for i in range(made)]
         stop = position(child(tag, ticket.base + made))
         out = paused.like(paused.lo, stop, tags, answer.values[-made:], each * made)
+        paused.share(out)
         done.outs.append(out)
         done.items_out += made
         done.made = made

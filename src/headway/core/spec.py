@@ -11,7 +11,21 @@ from headway.errors import PlanError
 Kind = Literal["map", "filter", "flat_map", "map_batches", "sink", "consume"]
 ON_ERROR = ("raise", "skip", "keep", "dead_letter")
 WORKER_KINDS = ("auto", "task", "thread", "process")
-LATER = ("key", "on_key_failure", "timeout", "deadline", "grace", "retry", "rate", "hedge")
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _check(who: str, **wants: tuple[bool, Any, str]) -> None:
+    """Raise PlanError for the first option that is not as it must be: (whether it is, its value, what it must be)."""
+    for name, (good, value, must) in wants.items():
+        if not good:
+            raise PlanError(f"{who}: {name} must be {must}, not {value!r}")
+
+
+def _one_of(value: Any, known: tuple[str, ...]) -> tuple[bool, Any, str]:
+    return value in known, value, "one of " + ", ".join(map(repr, known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,48 +40,38 @@ class StageSpec:
     fn: Any
     name: str
     workers: int = 1
-    on: Any = "auto"
+    on: str = "auto"
     needs: str = "none"
     queue: int | None = None
     on_error: str | None = None
     max_failures: int | float | None = None
     setup: Callable[[], Any] | None = None
-    setup_timeout: float = 30.0
     idempotent: bool = False
     atomic: bool = False
 
     def __post_init__(self) -> None:
-        def refuse(text: str) -> PlanError:
-            return PlanError(f"stage {self.name!r}: {text}")
-
-        if isinstance(self.workers, bool) or not isinstance(self.workers, int) or self.workers < 1:
-            raise refuse(f"workers must be a whole number from 1, not {self.workers!r}")
-        if isinstance(self.on, str) and self.on not in WORKER_KINDS:
-            kinds = ", ".join(map(repr, WORKER_KINDS))
-            raise refuse(f"on={self.on!r} is not one of {kinds}")
-        if not isinstance(self.on, str):
-            raise refuse(f"on={self.on!r}: an executor of one's own is not available in this version")
-        if self.needs == "key":
-            raise refuse('needs="key" is not available in this version; needs="input" is')
-        if self.needs not in ("none", "input"):
-            raise refuse(f'needs must be "none", "key" or "input", not {self.needs!r}')
+        limit: Any = self.max_failures
+        _check(
+            f"stage {self.name!r}",
+            workers=(_whole(self.workers), self.workers, "a whole number from 1"),
+            on=_one_of(self.on, WORKER_KINDS),
+            needs=_one_of(self.needs, ("none", "input")),
+            queue=(self.queue is None or _whole(self.queue), self.queue, "a whole number from 1"),
+            on_error=_one_of(self.on_error or "raise", ON_ERROR),
+            max_failures=(
+                limit is None
+                or (isinstance(limit, int) and limit >= 0)
+                or (isinstance(limit, float) and 0 <= limit < 1),
+                limit,
+                "a count, or a share below 1",
+            ),
+            atomic=(not self.atomic or self.kind == "flat_map", self.atomic, "left out but for flat_map"),
+        )
         if self.needs == "input" and self.workers > 1:
-            raise refuse(
-                f'needs="input" relies on input order and so has one worker, not {self.workers}: '
+            raise PlanError(
+                f'stage {self.name!r}: needs="input" relies on input order and so has one worker, not {self.workers}: '
                 "set workers=1, or take the part that needs no order out into a stage of its own"
             )
-        if self.queue is not None and (not isinstance(self.queue, int) or self.queue < 1):
-            raise refuse(f"queue must be a whole number from 1, not {self.queue!r}")
-        if self.on_error is not None and self.on_error not in ON_ERROR:
-            raise refuse(f"on_error must be one of {', '.join(map(repr, ON_ERROR))}, not {self.on_error!r}")
-        if self.max_failures is not None:
-            ok = isinstance(self.max_failures, int | float) and self.max_failures >= 0
-            if not ok or (isinstance(self.max_failures, float) and self.max_failures >= 1):
-                raise refuse(f"max_failures must be a count, or a share below 1, not {self.max_failures!r}")
-        if self.atomic and self.kind != "flat_map":
-            raise refuse("atomic goes with flat_map only")
-        if not self.setup_timeout > 0:
-            raise refuse(f"setup_timeout must be above 0, not {self.setup_timeout!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +84,12 @@ class BatchSpec:
     for_map: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
-            raise PlanError(f"a batch's size must be a whole number from 1, not {self.size!r}")
-        if self.within is not None and not self.within > 0:
-            raise PlanError(f"a batch's within must be above 0 seconds, not {self.within!r}")
-        if self.bytes is not None and self.bytes < 1:
-            raise PlanError(f"a batch's bytes must be above 0, not {self.bytes!r}")
+        _check(
+            "batch",
+            size=(_whole(self.size), self.size, "a whole number from 1"),
+            within=(self.within is None or self.within > 0, self.within, "above 0 seconds"),
+            bytes=(self.bytes is None or _whole(self.bytes), self.bytes, "a whole number from 1"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +112,10 @@ class PipelineSpec:
     on_error: str = "raise"
 
     def __post_init__(self) -> None:
-        if self.order == "key":
-            raise PlanError('order="key" is not available in this version; "input" and "none" are')
-        if self.order not in ("input", "none"):
-            raise PlanError(f'order must be "input", "key" or "none", not {self.order!r}')
-        if self.window == "auto":
-            raise PlanError('window="auto" is not available in this version; give a number, or leave it out')
-        if self.window is not None and (not isinstance(self.window, int) or self.window < 1):
-            raise PlanError(f"window must be a whole number from 1, not {self.window!r}")
-        if not isinstance(self.window_bytes, int) or self.window_bytes < 1:
-            raise PlanError(f"window_bytes must be a whole number from 1, not {self.window_bytes!r}")
-        if self.on_error not in ON_ERROR:
-            raise PlanError(f"on_error must be one of {', '.join(map(repr, ON_ERROR))}, not {self.on_error!r}")
+        _check(
+            f"pipeline {self.name!r}",
+            order=_one_of(self.order, ("input", "none")),
+            window=(self.window is None or _whole(self.window), self.window, "a whole number from 1"),
+            window_bytes=(_whole(self.window_bytes), self.window_bytes, "a whole number from 1"),
+            on_error=_one_of(self.on_error, ON_ERROR),
+        )

@@ -128,7 +128,7 @@ class Stage:
     def take_at(self, at: Position) -> list[Block]:
         """The one item at position `at`, if it is queued here."""
         for number, block in enumerate(self.inbox):
-            if block.lo == at:
+            if block.covers(at):
                 if len(block.values) > 1:
                     block = block.cut(1)
                 else:

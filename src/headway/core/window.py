@@ -2,6 +2,36 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
+
+class RowSet:
+    """A set of rows, kept as ranges that do not touch."""
+
+    __slots__ = ("_firsts", "_stops")
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._stops: list[int] = []
+
+    def add(self, first: int, stop: int) -> int:
+        """Add the rows [first, stop) and return how many were not in the set."""
+        i, j = bisect_left(self._stops, first), bisect_left(self._firsts, stop + 1)
+        known = sum(min(stop, b) - max(first, a) for a, b in zip(self._firsts[i:j], self._stops[i:j], strict=True))
+        new = stop - first - known
+        if i < j:
+            first, stop = min(first, self._firsts[i]), max(stop, self._stops[j - 1])
+        self._firsts[i:j], self._stops[i:j] = [first], [stop]
+        return new
+
+    def discard(self, first: int, stop: int) -> int:
+        """Take the rows [first, stop) out and return how many were in the set."""
+        i, j = bisect_left(self._stops, first + 1), bisect_left(self._firsts, stop)
+        ranges = list(zip(self._firsts[i:j], self._stops[i:j], strict=True))
+        left = [(a, first) for a, _ in ranges[:1] if a < first] + [(stop, b) for _, b in ranges[-1:] if b > stop]
+        self._firsts[i:j], self._stops[i:j] = [a for a, _ in left], [b for _, b in left]
+        return sum(min(stop, b) - max(first, a) for a, b in ranges)
+
 
 class Window:
     """What is in flight between the source and the final order point.
@@ -13,10 +43,11 @@ class Window:
     growth of what was in hand, and one item.
     """
 
-    __slots__ = ("budget", "bytes_limit", "children", "items", "largest", "nbytes", "peak", "used")
+    __slots__ = ("_early", "budget", "bytes_limit", "children", "items", "largest", "nbytes", "peak", "used")
 
     def __init__(self, items: int, bytes_limit: int, budget: int) -> None:
         self.items, self.bytes_limit, self.budget = items, bytes_limit, budget
+        self._early = RowSet()
         self.used = self.peak = self.nbytes = self.largest = self.children = 0
 
     @property
@@ -46,3 +77,11 @@ class Window:
     def children_left(self) -> int:
         """Children that workers may still make."""
         return max(0, self.budget - self.children)
+
+    def release_early(self, first: int, stop: int) -> None:
+        """Return the permits of rows that hold no memory any more, although they are not emitted."""
+        self.used -= self._early.add(first, stop)
+
+    def release(self, first: int, stop: int) -> None:
+        """Return the permits of rows that were emitted."""
+        self.used -= stop - first - self._early.discard(first, stop)

@@ -12,7 +12,9 @@ from typing import Any
 
 from headway.core.block import Failure
 from headway.core.engine import Engine
+from headway.core.ledger import Timeline
 from headway.core.stage import Stage
+from headway.text import message, shown
 
 
 class Record(dict[str, Any]):
@@ -69,10 +71,15 @@ class Report:
 
 
 def make_report(
-    engine: Engine, name: str, now: float, *, dead_letters: list[Failure] | None = None, ignored: list[str] | None = None
+    engine: Engine,
+    name: str,
+    now: float,
+    *,
+    dead_letters: list[Failure] | None = None,
+    ignored: list[str] | None = None,
 ) -> Report:
     """The report of `engine` as it stands at `now`."""
-    times = engine.times.to_dict(now)
+    times = _times(engine.times, now)
     elapsed = times["elapsed"]
     data: dict[str, Any] = {
         "name": name,
@@ -89,33 +96,45 @@ def make_report(
     data |= {"what_if": [], "advice": [], "states": {}, "ignored": ignored or []}
     data["failures"] = [
         {"seq": f.seq, "stage": f.stage, "attempts": f.attempts, "error": type(f.error).__name__,
-         "message": _text(f.error), "value": _short(f.value)}
+         "message": message(f.error), "value": shown(f.value)}
         for f in engine.failures
     ]  # fmt: skip
     data["complete"] = engine.complete
     return Report(data, dead_letters=dead_letters)
 
 
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:
-        return "(its text could not be read)"
+def _times(times: Timeline, now: float) -> dict[str, Any]:
+    """The phases of the run.
 
-
-def _short(value: Any) -> str:
-    try:
-        text = repr(value)
-    except Exception:
-        text = f"<{type(value).__name__}>"
-    return text if len(text) <= 200 else text[:200] + "..."
+    The steady interval runs from the first emission to the end of input; it has a rate only if it
+    is at least twice as long as fill and drain together.
+    """
+    stop = times.stopped_at if times.stopped_at is not None else now
+    end = times.end_of_input if times.end_of_input is not None else stop
+    first, last = times.first_emission, times.last_emission
+    fill = first - times.first_birth if first is not None and times.first_birth is not None else None
+    drain = max(0.0, last - end) if last is not None else None
+    seconds = max(0.0, end - first) if first is not None else 0.0
+    steady = fill is not None and drain is not None and seconds > 0 and seconds >= 2 * (fill + drain)
+    latency = times.latency
+    return {
+        "elapsed": stop - times.started_at,
+        "fill": fill,
+        "drain": drain,
+        "steady": {"rate": times.emitted_at_end / seconds if steady else None, "seconds": seconds},
+        "latency": {
+            "p50": latency.quantile(0.5),
+            "p90": latency.quantile(0.9),
+            "p99": latency.quantile(0.99),
+            "max": latency.max if latency.count else None,
+        },
+    }
 
 
 def _stage(stage: Stage, engine: Engine, now: float) -> dict[str, Any]:
     meter, spec = stage.meter, stage.spec
     stop = engine.times.stopped_at if engine.times.stopped_at is not None else now
-    in_hand = [(slot.mark, True) for slot in stage.slots if slot.tickets and not engine.finished]
-    times = meter.times(stop, in_hand)
+    times = fractions(stage, stop)
     mean = meter.busy / meter.timed if meter.timed else None
     visits = meter.timed / engine.fates.read if engine.fates.read else 0.0
     on = spec.on if isinstance(spec.on, str) else type(spec.on).__name__
@@ -128,6 +147,14 @@ def _stage(stage: Stage, engine: Engine, now: float) -> dict[str, Any]:
         "lane_wait": 0.0, "throttled": 0.0, "overhead": times["overhead"], "paused": 0.0, "zombies": 0,
         "capacity": len(stage.slots) / (mean * visits) if mean and visits else None,
     }  # fmt: skip
+
+
+def fractions(stage: Stage, now: float) -> dict[str, float]:
+    """Fractions of the time of the stage's slots by state; they add up to 1. A block in hand counts as running."""
+    spans = stage.meter.times(now)
+    spans["busy"] += sum(max(0.0, now - slot.mark) for slot in stage.slots if slot.tickets)
+    total = sum(spans.values())
+    return {state: span / total if total > 0 else 0.0 for state, span in spans.items()}
 
 
 def _queue(stage: Stage, now: float) -> dict[str, Any]:
@@ -165,7 +192,10 @@ def _bottleneck(stages: list[dict[str, Any]], engine: Engine) -> dict[str, Any] 
     behind = stages[at + 1 :]
     confirmed = stage["busy"] >= 0.9 and all(s["starved"] > 0 for s in behind)
     if stage["busy"] < 0.5 and stages[0]["starved"] > 0.5:
-        verdict, because = "source_limited", f"{stages[0]['name']} waits for the source {stages[0]['starved']:.0%} of the time"
+        verdict, because = (
+            "source_limited",
+            f"{stages[0]['name']} waits for the source {stages[0]['starved']:.0%} of the time",
+        )
     elif engine.stages[-1].spec.kind == "sink" and at == len(stages) - 1:
         verdict, because = "sink_limited", f"{stage['name']} is busy {stage['busy']:.0%} of the time"
     else:
@@ -202,7 +232,9 @@ def _lines(data: dict[str, Any]) -> list[str]:
             f"starved {s['starved']:4.0%}  {each}"
         )
     for gate in data["reorder"]:
-        lines.append(f"  re-sequencer before {gate['before']}: held at most {gate['peak_held']:,} of window {gate['window']:,}")
+        lines.append(
+            f"  re-sequencer before {gate['before']}: held at most {gate['peak_held']:,} of window {gate['window']:,}"
+        )
     for failure in data["failures"][:3]:
         lines.append(f"  failed: item {failure['seq']} in {failure['stage']}: {failure['error']}: {failure['message']}")
     lines += [f"  not done in one thread: {text}" for text in data["ignored"]]
