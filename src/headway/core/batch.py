@@ -140,18 +140,13 @@ class Batcher:
 
     def _send_gaps(self, block: Block, out: list[Block]) -> None:
         """Send on what the block covers beside its values."""
-        gaps: list[Span] = []
         at = block.lo
-        for _, _, (lo, hi) in runs(block.tags):
+        for lo, hi in [*(span for _, _, span in runs(block.tags)), (block.hi, block.hi)]:
             if at < lo:
-                gaps.append((at, lo))
+                gap = block.like(at, lo, [], [], 0)
+                block.share(gap)
+                out.append(gap)
             at = hi
-        if at < block.hi:
-            gaps.append((at, block.hi))
-        if gaps:
-            rest = block.like(*gaps[0], [], [], 0)
-            rest.spans, rest.kept, block.kept = gaps, block.kept, None
-            out.append(rest)
 
     def _send(self) -> Block:
         lo, hi = self.spans[0]
@@ -198,8 +193,9 @@ def spread(block: Block, tags: Sequence[Tag], values: list[Any], nbytes: int) ->
     pairs = sorted(zip(map(position, tags), tags, values, strict=True), key=lambda p: p[0])
     for lo, hi in block.spans:
         mine = [(tag, value) for at, tag, value in pairs if lo <= at < hi]
-        blocks.append(block.like(lo, hi, [t for t, _ in mine], [v for _, v in mine], share))
-    blocks[0].kept = block.kept
+        part = block.like(lo, hi, [t for t, _ in mine], [v for _, v in mine], share)
+        part.kept = {at: failure for at, failure in (block.kept or {}).items() if lo <= at < hi} or None
+        blocks.append(part)
     blocks[0].nbytes += nbytes - share * len(blocks)
     for part in blocks:
         part.hide_kept()
