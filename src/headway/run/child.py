@@ -10,13 +10,14 @@ import os
 import pickle
 import sys
 import threading
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
 from headway.call import raised
-from headway.core.block import Raised
 from headway.core.ticket import Answer, Job
+from headway.errors import Raised
 from headway.run.thread import JobQueue, serve
 from headway.run.wire import local, pack_answer, portable, unpack_job
 
@@ -26,6 +27,7 @@ class _Report:
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe, self._lock = pipe, threading.Lock()
+        self.mends: dict[int, Callable[[Answer], Answer]] = {}
 
     def send(self, *message: Any) -> None:
         data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
@@ -42,7 +44,8 @@ class _Report:
         self.send("broken", *portable(why))
 
     def answered(self, worker: Any, answer: Answer) -> None:
-        self.send("answer", pack_answer(answer))
+        mend = self.mends.pop(answer.ticket, None)
+        self.send("answer", pack_answer(mend(answer) if mend else answer))
 
     def died(self, worker: Any, why: Raised) -> None:
         """A child does not report its own death."""
@@ -70,7 +73,11 @@ def main() -> None:
             except (EOFError, OSError):
                 os._exit(1)
             if kind == "job":
-                _take(rest[0], queue, tokens, report)
+                job, mend = unpack_job(rest[0])
+                if mend is not None:
+                    report.mends[job.ticket] = mend
+                queue.add(job)
+                tokens.put(True)
             elif kind == "resume":
                 queue.add(Job(rest[0], [], (), rest[1]), resumed=True)
                 tokens.put(True)
@@ -87,15 +94,3 @@ def main() -> None:
     serve(recipe, report, None, queue, tokens, lambda: ending[0])
     sys.stdout.flush()
     sys.stderr.flush()
-
-
-def _take(data: bytes, queue: JobQueue, tokens: SimpleQueue[bool], report: _Report) -> None:
-    """Queue a job; inputs that cannot be read here fail."""
-    try:
-        queue.add(unpack_job(data))
-        tokens.put(True)
-    except BaseException as error:
-        ticket, _, tags, _ = pickle.loads(data)
-        error.add_note("the input cannot be read in the child process")
-        record = raised(error)
-        report.answered(None, Answer(ticket, len(tags), [], [], [(i, record) for i in range(len(tags))]))

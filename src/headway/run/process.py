@@ -10,13 +10,12 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
 from headway.call import raised
-from headway.core.ticket import Answer, Job
+from headway.core.ticket import Job
 from headway.errors import PlanError, WorkerDied
 from headway.run.wire import culprit, local, pack_job, pack_recipe, portable, unpack_answer
 from headway.run.worker import Events, Recipe
@@ -54,7 +53,6 @@ class ProcessWorker:
     def __init__(self, recipe: Recipe, packed: bytes, events: Events, name: str) -> None:
         self._recipe, self._packed, self._events, self.name = recipe, packed, events, name
         self._outbox: SimpleQueue[tuple[Any, ...] | None] = SimpleQueue()
-        self._mends: dict[int, Callable[[Answer], Answer]] = {}
         self._child: subprocess.Popen[bytes] | None = None
         self._threads: list[threading.Thread] = []
         self._stopping = False
@@ -135,9 +133,7 @@ class ProcessWorker:
             while (message := self._outbox.get()) is not None:
                 if message[0] == "job":
                     job: Job = message[1]
-                    data, mend = pack_job(job, len if batched else lambda _: 1)
-                    self._mends[job.ticket] = mend
-                    message = ("job", data)
+                    message = ("job", pack_job(job, list(map(len, job.values)) if batched else None))
                 pipe.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
         except OSError:  # the child is gone: the reading thread reports it
             while self._outbox.get() is not None:
@@ -151,9 +147,7 @@ class ProcessWorker:
             while True:
                 kind, *rest = pickle.loads(pipe.recv_bytes())
                 if kind == "answer":
-                    answer = unpack_answer(rest[0])
-                    mend = self._mends.pop(answer.ticket, None)
-                    self._events.answered(self, mend(answer) if mend else answer)
+                    self._events.answered(self, unpack_answer(rest[0]))
                 elif kind == "ready":
                     self._events.ready(self)
                 else:

@@ -8,15 +8,15 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from typing import Any
 
 import cloudpickle
 
 from headway.call import raised
-from headway.core.block import Raised
 from headway.core.ticket import Answer, Job
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, Raised
 from headway.text import told
 
 
@@ -41,125 +41,148 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return super().reducer_override(obj)
 
 
-def dumps(value: Any) -> bytes:
-    """Pickle `value`, classes and functions of `__main__` by value. Raises if it could not be read back.
-
-    Reading back is tried only where a class of the user is involved: that is what may fail.
-    """
-    buffer = io.BytesIO()
-    pickler = _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL)
-    pickler.dump(value)
-    data = buffer.getvalue()
-    if pickler.custom:
-        pickle.loads(data)
-    return data
+Error = tuple[bytes, str, str]
+"""An error on its way: pickled, as a text in case that cannot be read, and its traceback."""
+Packed = bytes | list[bytes | Error]
+"""Values on their way: all together, or each for itself with an error in the place of what cannot travel."""
 
 
-def portable(record: Raised) -> tuple[bytes, str]:
+def portable(record: Raised) -> Error:
     """An error as bytes that can be read anywhere."""
     try:
-        return dumps(record.error), record.traceback
+        data = cloudpickle.dumps(record.error, protocol=pickle.HIGHEST_PROTOCOL)
     except BaseException:
-        return pickle.dumps(RemoteError(told(record.error))), record.traceback
+        data = b""
+    return data, told(record.error), record.traceback
 
 
-def local(data: bytes, traceback: str) -> Raised:
+def local(data: bytes, text: str, traceback: str) -> Raised:
     """The reverse of `portable`. The worker's traceback is the cause of the error here."""
     try:
         error = pickle.loads(data)
-    except BaseException as failed:
-        error = RemoteError(f"an error that cannot be read here: {told(failed)}")
+    except BaseException:
+        error = RemoteError(text)
     if error.__cause__ is None:
         error.__cause__ = WorkerTraceback(traceback)
     return Raised(error, traceback)
 
 
-def pack_answer(answer: Answer) -> bytes:
-    """An answer as bytes. A value that cannot be pickled becomes the failure of its item."""
-    try:
-        values = dumps(answer.values)
-    except BaseException:
-        values = _pack_each(answer)
-    failed = [(offset, *portable(record)) for offset, record in answer.failed]
-    return pickle.dumps(
-        (
-            answer.ticket,
-            answer.taken,
-            values,
-            answer.origin,
-            failed,
-            answer.parked,
-            answer.nbytes,
-            answer.started,
-            answer.stopped,
-            answer.cpu,
-            answer.sample,
-        ),  # fmt: skip
-        protocol=pickle.HIGHEST_PROTOCOL,
-    )
+def _pack_values(values: list[Any], what: str) -> Packed:
+    """Pickle `values`, classes and functions of `__main__` by value. Raises nothing.
 
+    Where a class of the user is involved each is pickled for itself, since then one may be
+    impossible to write, or to read at the other end.
+    """
+    buffer = io.BytesIO()
+    pickler = _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL)
 
-def _pack_each(answer: Answer) -> bytes:
-    origin = answer.origin if answer.origin is not None else list(range(len(answer.values)))
-    good, kept, failed = [], [], dict(answer.failed)
-    for offset, value in zip(origin, answer.values, strict=True):
+    def dump(value: Any) -> bytes:
+        buffer.seek(0)
+        buffer.truncate()
+        pickler.clear_memo()
+        pickler.dump(value)
+        return buffer.getvalue()
+
+    packed: list[bytes | Error] = []
+    for value in values:
         try:
-            dumps(value)
+            packed.append(dump(value))
         except BaseException as error:
-            failed.setdefault(offset, raised(_unsendable("result", value, error)))
-        else:
-            good.append(value)
-            kept.append(offset)
-    answer.origin, answer.failed = kept, sorted(failed.items())
-    return dumps(good)
+            error.add_note(f"the {what} of type {type(value).__qualname__} cannot be sent between processes")
+            packed.append(portable(raised(error)))
+        if len(packed) == 1 < len(values) and not pickler.custom:
+            with suppress(BaseException):  # found again below, and told for the value that it comes from
+                together = dump(values)
+                if not pickler.custom:
+                    return together
+    return packed
+
+
+def _unpack_values(packed: Packed, what: str) -> tuple[list[Any], dict[int, Raised]]:
+    """The reverse: values, and by number the errors of those that did not come through (None in their place)."""
+    if isinstance(packed, bytes):
+        return pickle.loads(packed), {}
+    values: list[Any] = []
+    bad: dict[int, Raised] = {}
+    for number, data in enumerate(packed):
+        values.append(None)
+        if isinstance(data, tuple):
+            bad[number] = local(*data)
+            continue
+        try:
+            values[number] = pickle.loads(data)
+        except BaseException as error:
+            error.add_note(f"the {what} cannot be read in the other process")
+            bad[number] = raised(error)
+    return values, bad
+
+
+def pack_answer(answer: Answer) -> bytes:
+    """An answer as bytes."""
+    fields = {name: getattr(answer, name) for name in Answer.__slots__}
+    fields["values"] = _pack_values(answer.values, "result")
+    fields["failed"] = [(offset, *portable(record)) for offset, record in answer.failed]
+    return pickle.dumps(fields, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def unpack_answer(data: bytes) -> Answer:
-    """The reverse of `pack_answer`. Values that cannot be read here fail their items."""
-    ticket, taken, values, origin, failed, *rest = pickle.loads(data)
-    records = [(offset, local(error, text)) for offset, error, text in failed]
-    try:
-        answer = Answer(ticket, taken, pickle.loads(values), origin, records, *rest)
-    except BaseException as error:
-        offsets = set(range(taken)) - {offset for offset, _ in records}
-        records += [(offset, raised(_unsendable("result", None, error))) for offset in offsets]
-        answer = Answer(ticket, taken, [], [], sorted(records), *rest)
+    """The reverse of `pack_answer`. A value that did not come through is the failure of its item."""
+    fields = pickle.loads(data)
+    fields["values"], bad = _unpack_values(fields["values"], "result")
+    fields["failed"] = [(offset, local(*error)) for offset, *error in fields["failed"]]
+    answer = Answer(**fields)
+    return _without(answer, bad) if bad else answer
+
+
+def _without(answer: Answer, bad: dict[int, Raised]) -> Answer:
+    """`answer` without the values of those numbers: their inputs fail there, what an expansion gave behind is dropped.
+
+    An expansion that has paused ends with it; the worker closes the generator when it ends itself.
+    """
+    origin: Sequence[int] = answer.origin if answer.origin is not None else range(len(answer.values))
+    ended: dict[int, Raised] = {}
+    values, kept = [], []
+    for number, (at, value) in enumerate(zip(origin, answer.values, strict=True)):
+        if number in bad:
+            ended.setdefault(at, bad[number])
+        elif at not in ended:
+            values.append(value)
+            kept.append(at)
+    if answer.parked and answer.taken in ended:
+        answer.parked, answer.taken = False, answer.taken + 1
+    answer.values, answer.origin = values, kept
+    answer.failed = sorted((dict(answer.failed) | ended).items())
     return answer
 
 
-def _unsendable(what: str, value: Any, error: BaseException) -> BaseException:
-    """The error itself with a note that says what could not travel."""
-    kind = f" of type {type(value).__qualname__}" if value is not None else ""
-    error.add_note(f"the {what}{kind} cannot be sent between processes")
-    return error
+def pack_job(job: Job, widths: list[int] | None) -> bytes:
+    """A job as bytes. `widths`: how many offsets each input counts (None: one)."""
+    message = job.ticket, _pack_values(job.values, "input"), job.tags, job.limit, widths
+    return pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def pack_job(job: Job, widths: Callable[[Any], int]) -> tuple[bytes, Callable[[Answer], Answer]]:
-    """A job as bytes, and what turns its answer back into one for the whole job.
+def unpack_job(data: bytes) -> tuple[Job, Callable[[Answer], Answer] | None]:
+    """The reverse of `pack_job`.
 
-    Inputs that cannot be pickled are left out; they fail in the answer. `widths`: offsets that an input counts.
+    Inputs that did not come through are left out; then the second value turns the answer for the
+    others into the answer for all, in which they fail.
     """
-    try:
-        return pickle.dumps((job.ticket, dumps(job.values), job.tags, job.limit)), lambda answer: answer
-    except BaseException:
-        good, bad = [], {}
-        for number, value in enumerate(job.values):
-            try:
-                dumps(value)
-                good.append(number)
-            except BaseException as error:
-                bad[number] = raised(_unsendable("input", value, error))
-        values, tags = [job.values[n] for n in good], [job.tags[n] for n in good]
-        at = [0, *accumulate(map(widths, job.values))]
-        data = pickle.dumps((job.ticket, dumps(values), tags, job.limit))
-        return data, lambda answer: _whole(answer, good, bad, at, len(job.values))
+    ticket, packed, tags, limit, widths = pickle.loads(data)
+    values, bad = _unpack_values(packed, "input")
+    if not bad:
+        return Job(ticket, values, tags, limit), None
+    good = [number for number in range(len(values)) if number not in bad]
+    at = [0, *accumulate(widths or [1] * len(values))]
+    job = Job(ticket, [values[n] for n in good], [tags[n] for n in good], limit)
+    return job, lambda answer: _whole(answer, good, bad, at)
 
 
-def _whole(answer: Answer, good: list[int], bad: dict[int, Raised], at: list[int], count: int) -> Answer:
-    """The answer for all inputs, from one for the inputs `good`."""
+def _whole(answer: Answer, good: list[int], bad: dict[int, Raised], at: list[int]) -> Answer:
+    """The answer for all inputs, from one for the inputs `good`; input n begins at offset ``at[n]``."""
     offsets = [offset for number in good for offset in range(at[number], at[number + 1])]
     origin: Sequence[int] = answer.origin if answer.origin is not None else range(len(answer.values))
     answer.origin = [offsets[o] for o in origin]
+    count = len(at) - 1
     answer.taken = count if answer.taken == len(good) and not answer.parked else good[answer.taken]
     failed = [(offsets[o], record) for o, record in answer.failed]
     for number, record in bad.items():
@@ -167,12 +190,6 @@ def _whole(answer: Answer, good: list[int], bad: dict[int, Raised], at: list[int
             failed += [(offset, record) for offset in range(at[number], at[number + 1])]
     answer.failed = sorted(failed, key=lambda pair: pair[0])
     return answer
-
-
-def unpack_job(data: bytes) -> Job:
-    """The reverse of `pack_job`, in the child."""
-    ticket, values, tags, limit = pickle.loads(data)
-    return Job(ticket, pickle.loads(values), tags, limit)
 
 
 def pack_recipe(recipe: Any) -> bytes:
