@@ -9,10 +9,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headway.core.block import DROP, Failure
+    from headway.core.block import DROP
     from headway.errors import (
-        CheckpointError, HeadwayError, InternalError, ItemTimeout, PlanError, RunError, RunErrors, SinkError,
-        SourceError, StageError, StallError, TooManyFailures, WorkerDied,
+        CheckpointError,
+        Failure,
+        HeadwayError,
+        InternalError,
+        ItemTimeout,
+        PlanError,
+        RunError,
+        RunErrors,
+        SinkError,
+        SourceError,
+        StageError,
+        StallError,
+        TooManyFailures,
+        WorkerDied,
     )  # fmt: skip
     from headway.importer.job import ImportResult, import_file
     from headway.importer.rowfunction import Reject, rows
@@ -23,9 +35,9 @@ if TYPE_CHECKING:
     from headway.watch.report import Report
 
 _HOMES = {
-    "headway.core.block": ("DROP", "Failure"),
+    "headway.core.block": ("DROP",),
     "headway.errors": (
-        "CheckpointError", "HeadwayError", "InternalError", "ItemTimeout", "PlanError", "RunError", "RunErrors",
+        "CheckpointError", "Failure", "HeadwayError", "InternalError", "ItemTimeout", "PlanError", "RunError", "RunErrors",
         "SinkError", "SourceError", "StageError", "StallError", "TooManyFailures", "WorkerDied",
     ),
     "headway.importer.job": ("ImportResult", "import_file"),

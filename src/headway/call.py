@@ -16,9 +16,9 @@ from itertools import islice
 from operator import length_hint
 from typing import Any, TypeVar
 
-from headway.core.block import DROP, Failure, Raised
+from headway.core.block import DROP
 from headway.core.ticket import Answer, Job
-from headway.errors import HeadwayError, InternalError
+from headway.errors import Failure, HeadwayError, InternalError, Raised
 
 T = TypeVar("T")
 

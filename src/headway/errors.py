@@ -1,4 +1,4 @@
-"""The exceptions of Headway, and nothing else.
+"""The exceptions of Headway, and the failure of an item as data; nothing else.
 
 ::
 
@@ -20,7 +20,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 
 class HeadwayError(Exception):
@@ -110,3 +110,36 @@ class RunErrors(ExceptionGroup[Exception], RunError):
 
     def derive(self, excs: Sequence[Exception]) -> RunErrors:  # type: ignore[override]
         return RunErrors(self.message, excs)
+
+
+class Raised(NamedTuple):
+    """What a user function raised, and the traceback text of the place where it ran."""
+
+    error: BaseException
+    traceback: str
+
+
+class Failure:
+    """An item that failed, as data.
+
+    User code makes one from an error alone (a slot of ``map_batches``); the engine fills ``seq``
+    (the item's tag), ``stage``, ``attempts``, ``value`` (the input of that stage) and ``traceback``.
+    """
+
+    __slots__ = ("attempts", "error", "seq", "stage", "traceback", "value")
+
+    def __init__(
+        self,
+        error: BaseException,
+        *,
+        seq: int | tuple[int, ...] | None = None,
+        stage: str | None = None,
+        attempts: int = 1,
+        value: Any = None,
+        traceback: str = "",
+    ) -> None:
+        self.error, self.seq, self.stage = error, seq, stage
+        self.attempts, self.value, self.traceback = attempts, value, traceback
+
+    def __repr__(self) -> str:
+        return f"Failure({self.error!r}, seq={self.seq}, stage={self.stage!r})"

@@ -6,16 +6,24 @@ What a run does is decided in core/ and carried out in run/; here it is only des
 from __future__ import annotations
 
 from collections.abc import (
-    AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Sequence,
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
 )  # fmt: skip
 from dataclasses import replace
 from time import perf_counter
 from typing import Any, Generic, Literal, NoReturn, Protocol, TypeVar, Unpack, overload, runtime_checkable
 
 from headway.core import plan as core
-from headway.core.block import Drop, Failure
+from headway.core.block import Drop
 from headway.core.spec import BatchSpec, Kind, PipelineSpec, StageSpec, Step, UnbatchSpec
-from headway.errors import HeadwayError, PlanError
+from headway.errors import Failure, HeadwayError, PlanError
 from headway.run.driver import recipe_of
 from headway.run.inline import InlineDriver, ignored_by_inline, on_this_thread
 from headway.run.outlet import Discard

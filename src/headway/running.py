@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Generic, Literal, NoReturn, Self, TypeVar
 
-from headway.core.block import Failure
 from headway.core.plan import Plan
-from headway.errors import HeadwayError, PlanError, RunError
+from headway.errors import Failure, HeadwayError, PlanError, RunError
 from headway.io.deadletter import DeadLetterFile
 from headway.run.driver import Driver, Mode
 from headway.run.outlet import Discard, LoopOutlet, ThreadOutlet

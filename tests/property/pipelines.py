@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.core.block import DROP, Failure
+from headway.core.block import DROP
 from headway.core.engine import Engine
 from headway.core.plan import make_plan
 from headway.core.spec import BatchSpec, PipelineSpec, StageSpec, Step, UnbatchSpec
+from headway.errors import Failure
 from headway.sim.driver import VirtualRun
 
 

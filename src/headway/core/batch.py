@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from headway.core.block import Block, Failure, Members, Position, Span, Tag, after, child, is_kept, position
+from headway.core.block import Block, Members, Position, Span, Tag, after, child, is_kept, position
+from headway.errors import Failure
 
 
 def _root(tag: Tag) -> int:

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from headway.errors import Failure
 
 Tag = int | tuple[int, ...]
 Position = tuple[int, ...]
@@ -32,39 +34,6 @@ class Drop(enum.Enum):
 
 DROP: Final = Drop.DROP
 """What a stage returns to filter its item out. ``None`` is an ordinary value."""
-
-
-class Raised(NamedTuple):
-    """What a user function raised, and the traceback text of the place where it ran."""
-
-    error: BaseException
-    traceback: str
-
-
-class Failure:
-    """An item that failed, as data.
-
-    User code makes one from an error alone (a slot of ``map_batches``); the engine fills ``seq``
-    (the item's tag), ``stage``, ``attempts``, ``value`` (the input of that stage) and ``traceback``.
-    """
-
-    __slots__ = ("attempts", "error", "seq", "stage", "traceback", "value")
-
-    def __init__(
-        self,
-        error: BaseException,
-        *,
-        seq: Tag | None = None,
-        stage: str | None = None,
-        attempts: int = 1,
-        value: Any = None,
-        traceback: str = "",
-    ) -> None:
-        self.error, self.seq, self.stage = error, seq, stage
-        self.attempts, self.value, self.traceback = attempts, value, traceback
-
-    def __repr__(self) -> str:
-        return f"Failure({self.error!r}, seq={self.seq}, stage={self.stage!r})"
 
 
 def is_kept(value: Any) -> bool:
@@ -114,11 +83,12 @@ class Block:
     ``tags`` and ``values`` run in parallel and rise; ``tags`` is a range while nothing is missing.
     ``kept`` holds failures that stay visible at their place. ``spans`` is set only where a batch
     was put together from pieces that do not touch (then lo and hi are those of the first).
-    ``members`` is set where the one value is a batch. ``waited`` is the time spent in gates.
+    ``members`` is set where the one value is a batch. ``waited`` is the time spent in gates,
+    ``attempt`` the number of the call that comes next.
     """
 
     __slots__ = (
-        "born", "entered", "hi", "kept", "lo", "members", "nbytes", "spans", "tags", "values", "waited",
+        "attempt", "born", "entered", "hi", "kept", "lo", "members", "nbytes", "spans", "tags", "values", "waited",
     )  # fmt: skip
 
     def __init__(
@@ -132,6 +102,7 @@ class Block:
     ) -> None:
         self.lo, self.hi, self.tags, self.values = lo, hi, tags, values
         self.nbytes, self.born, self.entered, self.waited = nbytes, born, born, 0.0
+        self.attempt = 1
         self.kept: dict[Position, Failure] | None = None
         self.members: Members | None = None
         self.spans: list[Span] | None = None
@@ -160,7 +131,7 @@ class Block:
     def like(self, lo: Position, hi: Position, tags: Sequence[Tag], values: list[Any], nbytes: int) -> Block:
         """A block of the same birth and history with another content."""
         block = Block(lo, hi, tags, values, nbytes, self.born)
-        block.entered, block.waited = self.entered, self.waited
+        block.entered, block.waited, block.attempt = self.entered, self.waited, self.attempt
         return block
 
     def cut(self, count: int) -> Block:
@@ -169,6 +140,13 @@ class Block:
         The rest stays here. Bytes are shared out by number. Needs 0 < count < len(values).
         """
         return self._cut_at(position(self.tags[count]), count)
+
+    def singles(self) -> list[Block]:
+        """The block cut into its items, for another attempt at each alone."""
+        blocks = [self.cut(1) for _ in range(len(self.values) - 1)] + [self]
+        for block in blocks:
+            block.attempt += 1
+        return blocks
 
     def cut_at(self, at: Position) -> Block:
         """Take what lies before the position `at` off as a block of its own (lo < at < hi)."""

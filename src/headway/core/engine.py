@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from headway.core.batch import Batcher
-from headway.core.block import Block, Raised
+from headway.core.block import Block
 from headway.core.flow import Commands
 from headway.core.plan import BLOCK, Plan
 from headway.core.pump import Pump
 from headway.core.settle import settle
 from headway.core.stage import Slot
 from headway.core.ticket import Answer, Ticket
+from headway.errors import Raised
 
 RECALL_S = 0.010
 """A block in hand is cut when it has run this long while other slots of its stage are starved."""
@@ -98,21 +99,26 @@ class Engine(Pump):
         self._pump(now)
 
     def lost(self, slot: Slot, why: Raised, now: float) -> None:
-        """The worker of `slot` died: what it ran and its paused expansions fail, the rest is queued again."""
+        """The worker of `slot` died: the job that it ran and its paused expansions fail, the others are queued again.
+
+        Items of an idempotent stage are tried once more, each alone.
+        """
         if self.finished:
             return
         stage = slot.stage
-        running, *waiting = slot.tickets or [None]
-        for ticket in reversed(waiting):
+        running = list(slot.tickets)[:1]
+        if running and stage.spec.idempotent and running[0].attempt == 1 and not running[0].base:
+            running[0].blocks = [single for block in running[0].blocks for single in block.singles()]
+            running.clear()
+        for ticket in [ticket for ticket in reversed(slot.tickets) if ticket not in running]:
             del self.tickets[ticket.number]
             self._settle(ticket, Answer(ticket.number, 0, started=now, stopped=now), now)
-        failing = [running] if running is not None else []
-        for ticket in [t for t in stage.parked if t.slot is slot]:
+        for ticket in [ticket for ticket in stage.parked if ticket.slot is slot]:
             stage.parked.remove(ticket)
             self.tickets[ticket.number] = ticket
             self._grab(ticket, slot, 0, now)
-            failing.append(ticket)
-        for ticket in failing:
+            running.append(ticket)
+        for ticket in running:
             del self.tickets[ticket.number]
             width = sum(block.weight for block in ticket.blocks) if stage.plan.unbatches else ticket.count
             failed = [(offset, why) for offset in range(width)]

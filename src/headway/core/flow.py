@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
 from headway.core.batch import Batcher, unbatch
-from headway.core.block import Block, Failure, Position, is_kept, position
+from headway.core.block import Block, Position, is_kept, position
 from headway.core.frontier import Frontier
 from headway.core.gate import Gate
 from headway.core.ledger import Fates, Timeline
@@ -16,6 +16,7 @@ from headway.core.settle import Settled
 from headway.core.stage import Slot, Stage
 from headway.core.ticket import Job, Ticket
 from headway.core.window import Window
+from headway.errors import Failure
 
 
 class Commands(Protocol):
@@ -89,6 +90,8 @@ class Flow:
 
     def _forward(self, stage: Stage, blocks: list[Block], now: float) -> None:
         """Blocks leave `stage`."""
+        for block in blocks:
+            block.attempt = 1
         if stage.index + 1 < len(self.stages):
             self._enter(stage.index + 1, blocks, now)
         else:

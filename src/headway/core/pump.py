@@ -136,7 +136,7 @@ class Pump(Flow):
     def _dispatch(self, stage: Stage, slot: Slot, blocks: list[Block], limit: int, now: float) -> None:
         self._numbers += 1
         count = sum(len(block.values) for block in blocks)
-        ticket = Ticket(self._numbers, stage, slot, blocks, count, now)
+        ticket = Ticket(self._numbers, stage, slot, blocks, count, now, attempt=blocks[0].attempt)
         self.tickets[ticket.number] = ticket
         self._grab(ticket, slot, limit, now)
         values, tags = blocks[0].values, blocks[0].tags

@@ -9,8 +9,9 @@ from operator import itemgetter
 from typing import Any
 
 from headway.core.batch import spread
-from headway.core.block import Block, Failure, Raised, Tag, child, is_kept, position
+from headway.core.block import Block, Tag, child, is_kept, position
 from headway.core.ticket import Answer, Ticket
+from headway.errors import Failure, Raised
 
 
 @dataclass(slots=True)

@@ -112,10 +112,12 @@ class Stage:
         self.queued_bytes += sign * block.nbytes
 
     def take(self, count: int) -> list[Block]:
-        """Up to `count` items from the front of the inbox, in blocks."""
-        blocks = []
+        """Up to `count` items from the front of the inbox, in blocks; an item that is tried again comes alone."""
+        blocks: list[Block] = []
         while count and self.inbox:
             block = self.inbox[0]
+            if block.attempt > 1 and blocks:
+                break
             if len(block.values) <= count:
                 self.inbox.popleft()
             else:
@@ -123,6 +125,8 @@ class Stage:
             count -= len(block.values)
             self._count(block, -1)
             blocks.append(block)
+            if block.attempt > 1:
+                break
         return blocks
 
     def take_at(self, at: Position) -> list[Block]:

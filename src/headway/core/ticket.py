@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headway.core.block import Block, Raised, Tag
+from headway.core.block import Block, Tag
 
 if TYPE_CHECKING:
     from headway.core.stage import Slot, Stage
+from headway.errors import Raised
 
 
 @dataclass(slots=True, eq=False)

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from headway.core.block import Failure
-from headway.errors import HeadwayError
+from headway.errors import Failure, HeadwayError
 from headway.text import message, shown
 
 

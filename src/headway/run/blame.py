@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headway.core.block import Failure
 from headway.core.engine import Engine
 from headway.core.spec import StageSpec
 from headway.errors import (
+    Failure,
     InternalError,
     ItemTimeout,
     RunError,
@@ -56,6 +56,7 @@ def ending_error(engine: Engine) -> RunError | None:
 
 def source_error(rows: int, cause: BaseException) -> SourceError:
     """The source raised after it had given `rows` rows."""
+    cause = raised(cause).error
     error = SourceError(f"the source failed after {rows} rows: {told(cause)}")
     error.position, error.__cause__ = rows, cause
     return error
@@ -63,6 +64,7 @@ def source_error(rows: int, cause: BaseException) -> SourceError:
 
 def worker_error(stage: StageSpec, what: str, cause: BaseException) -> RunError:
     """A worker's `what` ("set-up" or "clean-up") raised, or its sink could not be opened, committed or closed."""
+    cause = raised(cause).error
     error: RunError
     if stage.kind == "sink" and not callable(stage.fn):
         error = SinkError(f"the sink {stage.name!r} failed: {told(cause)}")

@@ -11,12 +11,11 @@ from time import perf_counter
 from typing import Any, Literal
 
 from headway.call import largest, sizes
-from headway.core.block import Failure, Raised
 from headway.core.engine import Engine
 from headway.core.plan import Plan, StagePlan
 from headway.core.stage import Slot
 from headway.core.ticket import Answer, Job
-from headway.errors import InternalError, SinkError
+from headway.errors import Failure, InternalError, Raised, SinkError
 from headway.run.blame import Blamed, ending_error, one_error, source_error, worker_error
 from headway.run.mailbox import Mailbox
 from headway.run.source import Reader, make_reader

@@ -15,13 +15,12 @@ from time import perf_counter, thread_time
 from typing import Any, TypeVar
 
 from headway.call import Cell, drive, is_async, largest, sizes
-from headway.core.block import Failure
 from headway.core.engine import Engine
 from headway.core.plan import Plan
 from headway.core.spec import StageSpec
 from headway.core.stage import Slot
 from headway.core.ticket import Answer, Job
-from headway.errors import InternalError, PlanError
+from headway.errors import Failure, InternalError, PlanError
 from headway.run.blame import Blamed, ending_error, one_error, source_error, worker_error
 from headway.run.driver import Mode, recipe_of
 from headway.run.worker import Session

@@ -11,8 +11,8 @@ from queue import SimpleQueue
 from time import perf_counter
 from typing import Any
 
-from headway.core.block import Failure
 from headway.core.ticket import Answer, Job
+from headway.errors import Failure
 from headway.run.worker import Events
 
 

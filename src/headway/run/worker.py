@@ -12,8 +12,8 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from headway.call import Caller, Cell, is_async
-from headway.core.block import Raised
 from headway.core.ticket import Answer, Job
+from headway.errors import Raised
 
 COMMIT_S = 1.0
 """A sink commits at least this often while it writes."""

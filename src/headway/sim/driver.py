@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headway.call import Caller, Cell, drive, largest, sizes
-from headway.core.block import Failure
 from headway.core.engine import Engine
 from headway.core.plan import Plan
 from headway.core.stage import Slot
 from headway.core.ticket import Answer, Job
-from headway.errors import InternalError
+from headway.errors import Failure, InternalError
 from headway.sim.service import Service, draws
 
 

@@ -10,10 +10,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headway.core.block import Failure
 from headway.core.engine import Engine
 from headway.core.ledger import Timeline
 from headway.core.stage import Stage
+from headway.errors import Failure
 from headway.text import message, shown
 
 
