@@ -257,7 +257,7 @@ def watch(spec: Spec, checks: list[str]) -> Callable[[Engine], None]:
             for gate in stage.gates:
                 if gate.held_items > window.items - 1 and not engine._expands:
                     checks.append(f"held {gate.held_items}")
-            lifted = stage.steps or (stage.index and engine.stages[stage.index - 1].plan.unbatches)
+            lifted = stage.steps or (stage.index and engine.stages[stage.index - 1].spec.kind == "map_batches")
             # Above the byte limit what is queued cannot run, and takes no room.
             limited = spec.window_bytes < 1 << 28
             if not lifted and not engine._expands and not limited and stage.runnable > stage.capacity and stage.spec.queue:

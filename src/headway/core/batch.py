@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from headway.core.block import Block, Members, Position, Span, Tag, after, child, is_kept, position
+from headway.core.plan import BatchPlan
 from headway.errors import Failure
 
 
@@ -38,13 +39,9 @@ class Batcher:
     booked with; whoever drives the batcher takes both from there.
     """
 
-    def __init__(
-        self, size: int, within: float | None, limit: int, measure: Callable[[Sequence[Any]], int],
-        *, total: bool, show_kept: bool,
-    ) -> None:  # fmt: skip
-        self.size, self.within, self.limit, self.total = size, within, limit, total
-        self._measure = measure
-        self._show_kept = show_kept
+    def __init__(self, plan: BatchPlan, measure: Callable[[Sequence[Any]], int]) -> None:
+        self.size, self.within, self.limit, self.total = plan.spec.size, plan.spec.within, plan.limit, plan.total
+        self._measure, self._show_kept = measure, not plan.spec.for_map
         self.released: list[tuple[int, int]] = []
         self.grown = 0
         self._reset()

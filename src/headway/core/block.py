@@ -13,6 +13,7 @@ A *block* covers such an interval. What it covers and does not hold as a value i
 from __future__ import annotations
 
 import enum
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -27,9 +28,6 @@ class Drop(enum.Enum):
     """Type of ``DROP``."""
 
     DROP = "DROP"
-
-    def __repr__(self) -> str:
-        return "DROP"
 
 
 DROP: Final = Drop.DROP
@@ -92,13 +90,7 @@ class Block:
     )  # fmt: skip
 
     def __init__(
-        self,
-        lo: Position,
-        hi: Position,
-        tags: Sequence[Tag],
-        values: list[Any],
-        nbytes: int = 0,
-        born: float = 0.0,
+        self, lo: Position, hi: Position, tags: Sequence[Tag], values: list[Any], nbytes: int = 0, born: float = 0.0
     ) -> None:
         self.lo, self.hi, self.tags, self.values = lo, hi, tags, values
         self.nbytes, self.born, self.entered, self.waited = nbytes, born, born, 0.0
@@ -137,9 +129,9 @@ class Block:
     def cut(self, count: int) -> Block:
         """Take the first `count` values off as a block of their own; tombstones behind them go along.
 
-        The rest stays here. Bytes are shared out by number. Needs 0 < count < len(values).
+        The rest stays here. Needs 0 < count < len(values).
         """
-        return self._cut_at(position(self.tags[count]), count)
+        return self.cut_at(position(self.tags[count]))
 
     def singles(self) -> list[Block]:
         """The block cut into its items, for another attempt at each alone."""
@@ -149,14 +141,8 @@ class Block:
         return blocks
 
     def cut_at(self, at: Position) -> Block:
-        """Take what lies before the position `at` off as a block of its own (lo < at < hi)."""
-        count = 0
-        while count < len(self.tags) and position(self.tags[count]) < at:
-            count += 1
-        return self._cut_at(at, count)
-
-    def _cut_at(self, at: Position, count: int) -> Block:
-        total = len(self.values)
+        """Take what lies before the position `at` off as a block of its own. Bytes are shared out by number."""
+        count, total = bisect_left(self.tags, at, key=position), len(self.values)
         nbytes = self.nbytes * count // total if total else 0
         head = self.like(self.lo, at, self.tags[:count], self.values[:count], nbytes)
         self.lo, self.tags, self.values = at, self.tags[count:], self.values[count:]

@@ -7,13 +7,12 @@ consistent, in order, and a completion that arrives within one is taken up after
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from headway.core.batch import Batcher
 from headway.core.block import Block
-from headway.core.flow import Commands
-from headway.core.plan import BLOCK, Plan
+from headway.core.plan import BLOCK
 from headway.core.pump import Pump
 from headway.core.settle import settle
 from headway.core.stage import Slot
@@ -25,15 +24,7 @@ RECALL_S = 0.010
 
 
 class Engine(Pump):
-    """Runs a plan. Times are seconds of the driver's clock.
-
-    `measure` gives the bytes of a list of values; sizes of rows and results come with them.
-    """
-
-    def __init__(
-        self, plan: Plan, commands: Commands, now: float = 0.0, *, measure: Callable[[Sequence[Any]], int]
-    ) -> None:
-        super().__init__(plan, commands, now, measure)
+    """Runs a plan. Times are seconds of the driver's clock, sizes estimates in bytes."""
 
     # ---- questions
 
@@ -120,12 +111,12 @@ class Engine(Pump):
             running.append(ticket)
         for ticket in running:
             del self.tickets[ticket.number]
-            width = sum(block.weight for block in ticket.blocks) if stage.plan.unbatches else ticket.count
+            width = sum(block.weight for block in ticket.blocks) if stage.spec.kind == "map_batches" else ticket.count
             failed = [(offset, why) for offset in range(width)]
             self._settle(ticket, Answer(ticket.number, ticket.count, [], [], failed, started=now, stopped=now), now)
         stage.meter.restarts += 1
         if not self._cancelled:
-            self._say(lambda: self._commands.replace(slot))
+            self._out.append(lambda: self._commands.replace(slot))
         self._pump(now)
 
     def tick(self, now: float) -> None:

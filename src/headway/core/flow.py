@@ -20,28 +20,28 @@ from headway.errors import Failure
 
 
 class Commands(Protocol):
-    """What the engine asks of its driver. None of them may block; answers come as events."""
+    """What the engine asks of its driver. None of these may block; answers come as events.
 
-    def dispatch(self, slot: Slot, job: Job) -> None:
-        """Run `job` on the worker of `slot`."""
+    `dispatch`: run `job` on the worker of `slot`. `resume`: continue the expansion that paused under
+    `ticket`, for up to `limit` more children. `recall`: answer for `ticket` as soon as the call that
+    runs ends, with the rest un-started. `replace`: the worker is gone, start another. `set_aside`:
+    keep the record of an item that failed.
+    """
 
-    def resume(self, slot: Slot, ticket: int, limit: int) -> None:
-        """Continue the expansion that paused under `ticket`, for up to `limit` more children."""
-
-    def recall(self, slot: Slot, ticket: int) -> None:
-        """Answer for `ticket` as soon as the call that runs ends, with the rest un-started."""
-
-    def replace(self, slot: Slot) -> None:
-        """The worker of `slot` is gone: start another."""
-
-    def set_aside(self, failure: Failure) -> None:
-        """Keep the record of an item that failed."""
+    def dispatch(self, slot: Slot, job: Job) -> None: ...
+    def resume(self, slot: Slot, ticket: int, limit: int) -> None: ...
+    def recall(self, slot: Slot, ticket: int) -> None: ...
+    def replace(self, slot: Slot) -> None: ...
+    def set_aside(self, failure: Failure) -> None: ...
 
 
 class Flow:
     """What is where. Subclasses hand out work (Pump) and take events (Engine)."""
 
-    def __init__(self, plan: Plan, commands: Commands, now: float, measure: Callable[[Sequence[Any]], int]) -> None:
+    def __init__(
+        self, plan: Plan, commands: Commands, now: float = 0.0, *, measure: Callable[[Sequence[Any]], int]
+    ) -> None:
+        """`measure` gives the bytes of a list of values."""
         self.plan, self._commands = plan, commands
         last = len(plan.stages) - 1
         keeps = any(stage.on_error == "keep" for stage in plan.stages)
@@ -117,10 +117,8 @@ class Flow:
             count = sum(len(out.values) for out in outs)
             self.window.children += count - members.children
             self.fates.children += count
-            if count:
-                self.fates.expanded += members.weight
-            else:
-                self.fates.filtered += members.weight
+            self.fates.expanded += members.weight if count else 0
+            self.fates.filtered += 0 if count else members.weight
         return outs
 
     def _emit(self, block: Block, now: float) -> None:
@@ -162,7 +160,7 @@ class Flow:
             self.failures.append(failure)
         policy, allowed, meter = stage.on_error, stage.spec.max_failures, stage.meter
         if policy == "dead_letter":
-            self._say(lambda: self._commands.set_aside(failure))
+            self._out.append(lambda: self._commands.set_aside(failure))
         if isinstance(allowed, float):
             allowed = allowed * meter.items_in if meter.items_in >= 100 else None
         if policy == "raise":
@@ -204,11 +202,8 @@ class Flow:
         """
         for stage in self.stages:
             dropped = stage.drop_from(at)
-            for gate in stage.steps:
-                if isinstance(gate, Gate):
-                    dropped += gate.drop_from(at)
-                elif isinstance(gate, Batcher):
-                    dropped += gate.drop_from(at)
+            for gate in stage.waiting:
+                dropped += gate.drop_from(at)
             for ticket in [t for t in stage.parked if t.blocks[0].lo >= at]:
                 stage.parked.remove(ticket)
                 dropped += ticket.blocks
@@ -234,16 +229,11 @@ class Flow:
         return wanted
 
     def _give_up(self, block: Block) -> None:
-        if block.members is not None:
-            self.fates.unread += block.members.weight
-        else:
-            self.fates.unread += sum(not is_kept(value) for value in block.values)
+        shown = 0 if block.members is not None else sum(map(is_kept, block.values))
+        self.fates.unread += block.weight - shown
 
     def _recall(self, ticket: Ticket) -> None:
         if not ticket.recalled:
             ticket.recalled = True
             slot, number = ticket.slot, ticket.number
-            self._say(lambda: self._commands.recall(slot, number))
-
-    def _say(self, command: Callable[[], None]) -> None:
-        self._out.append(command)
+            self._out.append(lambda: self._commands.recall(slot, number))

@@ -15,8 +15,6 @@ class Frontier:
     intervals, since every gap is an item that holds a permit.
     """
 
-    __slots__ = ("_his", "_los")
-
     def __init__(self, at: Position = (0,)) -> None:
         self._los: list[Position] = [at]
         self._his: list[Position] = [at]

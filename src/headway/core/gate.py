@@ -13,8 +13,6 @@ class Gate:
     and not yet emitted; the one that it waits for is not among those held, so held <= W - 1.
     """
 
-    __slots__ = ("_held", "awaited", "blocked_s", "held_bytes", "held_items", "peak_items", "since")
-
     def __init__(self) -> None:
         self._held: dict[Position, tuple[Block, float]] = {}
         self.awaited: Position = (0,)

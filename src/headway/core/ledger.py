@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from headway.core.block import Block
 from headway.core.meter import Histogram
@@ -26,9 +26,6 @@ class Fates:
         """read + children = written + filtered + dead + expanded + unread."""
         ended = self.written + self.filtered + self.dead + self.expanded + self.unread
         return self.read + self.children == ended
-
-    def to_dict(self) -> dict[str, int]:
-        return asdict(self)
 
 
 class Timeline:

@@ -11,8 +11,6 @@ _STEP = log(1.04)
 class Histogram:
     """Counts of positive values in buckets 4% wide, so a quantile is right within 2%. Mergeable."""
 
-    __slots__ = ("buckets", "count", "max", "total")
-
     def __init__(self) -> None:
         self.buckets: Counter[int] = Counter()
         self.count = 0
@@ -43,12 +41,6 @@ class StageMeter:
     block's loop runs) and ``overhead`` (transport and wake-up around it); with nothing in hand
     into ``blocked`` (work is queued, no room downstream) and ``starved``. Seconds, summed over slots.
     """
-
-    __slots__ = (
-        "_idle", "_idle_since", "_idle_state", "blocked", "busy", "cpu", "expanded", "expands", "failed", "filtered",
-        "items_in", "items_out", "recent_busy", "recent_calls", "restarts", "service", "started_at", "starved",
-        "overhead", "timed",
-    )  # fmt: skip
 
     def __init__(self, now: float, *, expands: bool = False) -> None:
         self.expands = expands

@@ -40,11 +40,6 @@ class StagePlan:
     on_error: str = "raise"
     batched: bool = False
 
-    @property
-    def unbatches(self) -> bool:
-        """Whether it takes batches and gives items."""
-        return self.spec.kind == "map_batches"
-
 
 @dataclass(slots=True)
 class Edge:
@@ -102,13 +97,13 @@ def make_plan(spec: PipelineSpec) -> Plan:
     stages: list[StagePlan] = []
     edges: list[Edge] = []
     intake: list[GatePlan | BatchPlan | UnbatchSpec] = []
-    total, batched, at = True, False, "source"
+    total, batched, at, lost = True, False, "source", ""
 
     def edge(target: str, need: str, reason: str) -> None:
         nonlocal total, at
         placed = None
         if need == "input" and not total:
-            placed, why = "re-sequencer", f"{reason}, and {_lost(stages, edges)} loses it"
+            placed, why = "re-sequencer", f"{reason}, and {lost} loses it"
             intake.append(GatePlan())
         elif need == "input":
             why = "one worker at a time has kept it"
@@ -151,6 +146,8 @@ def make_plan(spec: PipelineSpec) -> Plan:
                     'first failure; set on_error="dead_letter" or "skip"'
                 )
             intake, total = [], keeps
+            if step.workers > 1:
+                lost = f"{step.name}, with {step.workers} workers,"
             if step.kind in ("flat_map", "map_batches"):
                 batched = False
     plan = Plan(spec, stages, edges)
@@ -164,13 +161,6 @@ def _need_behind(spec: PipelineSpec, index: int) -> str | None:
     stages = [step for step in spec.steps[index + 1 :] if isinstance(step, StageSpec)]
     needing = [step.name for step in stages if step.needs == "input" or (step is stages[-1] and spec.order == "input")]
     return f"{needing[0]}, behind it, is in input order" if needing else None
-
-
-def _lost(stages: list[StagePlan], edges: list[Edge]) -> str:
-    for stage in reversed(stages):
-        if stage.spec.workers > 1:
-            return f"{stage.spec.name}, with {stage.spec.workers} workers,"
-    return edges[-1].target if edges else "the source"
 
 
 def _check_window(spec: PipelineSpec, batchers: list[BatchSpec]) -> None:

@@ -129,7 +129,7 @@ class Pump(Flow):
             self.tickets[ticket.number] = ticket
             self._grab(ticket, ticket.slot, mine, now)
             slot, number = ticket.slot, ticket.number
-            self._say(lambda: self._commands.resume(slot, number, mine))
+            self._out.append(lambda: self._commands.resume(slot, number, mine))
             return True
         return False
 
@@ -144,7 +144,7 @@ class Pump(Flow):
             values = [value for block in blocks for value in block.values]
             tags = [tag for block in blocks for tag in block.tags]
         job = Job(ticket.number, values, tags, limit)
-        self._say(lambda: self._commands.dispatch(slot, job))
+        self._out.append(lambda: self._commands.dispatch(slot, job))
 
     def _grab(self, ticket: Ticket, slot: Slot, limit: int, now: float) -> None:
         """Put a ticket into the hands of its slot; an expansion may make `limit` children."""
@@ -160,7 +160,9 @@ class Pump(Flow):
             ticket.expected = limit
             self.window.children += limit
         else:
-            ticket.expected = sum(block.weight for block in ticket.blocks) if stage.plan.unbatches else ticket.count
+            ticket.expected = (
+                sum(block.weight for block in ticket.blocks) if stage.spec.kind == "map_batches" else ticket.count
+            )
         stage.expected += ticket.expected
 
     def _awaited(self) -> Position:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any
 
 from headway.core.batch import spread
@@ -33,7 +32,7 @@ def _piece(answer: Answer, offset: int, width: int) -> tuple[list[Any], list[int
     """Outputs, their inputs' numbers within the piece, and failures of the inputs [offset, offset + width)."""
     upto, origin, failed = offset + width, answer.origin, answer.failed
     if failed:
-        first, last = (bisect_left(failed, at, key=itemgetter(0)) for at in (offset, upto))
+        first, last = (bisect_left(failed, at, key=lambda pair: pair[0]) for at in (offset, upto))
         failed = [(at - offset, raised) for at, raised in failed[first:last]]
     if origin is None:
         whole = offset == 0 and upto >= len(answer.values)

@@ -44,13 +44,9 @@ class Stage:
         self.plan, self.spec, self.index = plan, plan.spec, index
         self.on_error, self.keeps_total, self.shows_kept = plan.on_error, plan.keeps_total, shows_kept
         self.steps: list[Gate | Batcher | UnbatchSpec] = [
-            Gate() if isinstance(step, GatePlan)
-            else Batcher(step.spec.size, step.spec.within, step.limit, measure,
-                         total=step.total, show_kept=not step.spec.for_map)
-            if isinstance(step, BatchPlan)
-            else step
+            Gate() if isinstance(step, GatePlan) else Batcher(step, measure) if isinstance(step, BatchPlan) else step
             for step in plan.intake
-        ]  # fmt: skip
+        ]
         self.inbox: deque[Block] = deque()
         self.queued = self.queued_bytes = self.in_hand = self.expected = self.max_depth = 0
         self.slots = [Slot(self, n) for n in range(plan.spec.workers)]
@@ -58,6 +54,7 @@ class Stage:
         self.busy_slots = 0
         self.gates = [step for step in self.steps if isinstance(step, Gate)]
         self.batchers = [step for step in self.steps if isinstance(step, Batcher)]
+        self.waiting: list[Gate | Batcher] = [step for step in self.steps if not isinstance(step, UnbatchSpec)]
         self.meter = StageMeter(now, expands=plan.spec.kind == "flat_map")
         self.size_up()
 
@@ -161,9 +158,5 @@ class Stage:
 
     @property
     def empty(self) -> bool:
-        return not (
-            self.inbox
-            or self.in_hand
-            or self.parked
-            or any(not step.empty for step in self.steps if not isinstance(step, UnbatchSpec))
-        )
+        waits = any(not step.empty for step in self.waiting)
+        return not (self.inbox or self.in_hand or self.parked or waits)

@@ -8,8 +8,6 @@ from bisect import bisect_left
 class RowSet:
     """A set of rows, kept as ranges that do not touch."""
 
-    __slots__ = ("_firsts", "_stops")
-
     def __init__(self) -> None:
         self._firsts: list[int] = []
         self._stops: list[int] = []
@@ -42,8 +40,6 @@ class Window:
     the byte limit, and one row is always admitted; so the true bound of memory is the limit, the
     growth of what was in hand, and one item.
     """
-
-    __slots__ = ("_early", "budget", "bytes_limit", "children", "items", "largest", "nbytes", "peak", "used")
 
     def __init__(self, items: int, bytes_limit: int, budget: int) -> None:
         self.items, self.bytes_limit, self.budget = items, bytes_limit, budget

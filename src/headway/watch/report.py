@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def make_report(
     data: dict[str, Any] = {
         "name": name,
         "state": engine.state if engine.finished else "running",
-        "items": engine.fates.to_dict(),
+        "items": asdict(engine.fates),
         **times,
         "stages": [_stage(stage, engine, now) for stage in engine.stages if stage.spec.kind != "consume"],
         "queues": [_queue(stage, now) for stage in engine.stages],
