@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import marshal
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def parsed(case: dict[str, Any], range_bytes: int) -> tuple[list[list[str]], lis
                     place = row.place
                     assert data[place.byte : place.byte + place.length] == place.raw
                 records += result.records
-                rows += map(list, result.tables["t"].payload if "t" in result.tables else [])
+                rows += map(list, zip(*marshal.loads(result.tables["t"].payload)) if "t" in result.tables else [])
             assert end == source.size
             parser.close()
     finally:

@@ -41,16 +41,39 @@ class Collector:
 
     def add(self, record: int, output: Any) -> int:
         """Take one record's output; give the number of its rows. Raises Unfit and then keeps none of them."""
-        default = self._default
-        if default is not None and isinstance(output, (dict, tuple, list)):
-            default.rows.append(default.shape(output))
-            default.sources.append(record)
+        try:
+            if type(output) is Rows:
+                return self._add_rows(record, output.tables)
+            if is_stream(output):
+                return sum(self.add(record, row) for row in output)
+            if self._default is None:
+                names = "=..., ".join(self._shapers)
+                raise Unfit("unknown_table", f"one row for several tables; return headway.rows({names}=...)")
+            self._default.add(record, output)
             return 1
-        shaped = self._shaped(output)
-        for shaper, row in shaped:
-            shaper.rows.append(row)
-            shaper.sources.append(record)
-        return len(shaped)
+        except BaseException:
+            for shaper in self._shapers.values():
+                shaper.forget(record)
+            raise
+
+    def _add_rows(self, record: int, tables: Mapping[str, Any]) -> int:
+        count = 0
+        for name, given in tables.items():
+            shaper = self._shapers.get(name)
+            if shaper is None:
+                raise Unfit("unknown_table", f"there is no table {name!r}; there are {', '.join(self._shapers)}")
+            if type(given) is tuple and len(given) == shaper.width:  # the usual form, without another call
+                shaper.rows.append(given)
+                shaper.sources.append(record)
+                count += 1
+            elif type(given) is list and (not given or isinstance(given[0], (Mapping, tuple, list))):
+                for row in given:
+                    shaper.add(record, row)
+                count += len(given)
+            else:
+                shaper.add(record, given)
+                count += 1
+        return count
 
     def take(self) -> tuple[dict[str, TableRows], dict[int, Unfit]]:
         """Give all rows collected so far, encoded, without those of the records that are given as unfit."""
@@ -71,46 +94,36 @@ class Collector:
                 result[name] = TableRows(self._codec.pack(self._shapers[name].table, columns), sources)
         return result, unfit
 
-    def _shaped(self, output: Any) -> list[tuple[_Shaper, tuple[Any, ...]]]:
-        if type(output) is Rows:
-            shaped = []
-            for name, given in output.tables.items():
-                shaper = self._shapers.get(name)
-                if shaper is None:
-                    raise Unfit("unknown_table", f"there is no table {name!r}; there are {', '.join(self._shapers)}")
-                if type(given) is list and (not given or isinstance(given[0], (Mapping, tuple, list))):
-                    shaped += [(shaper, shaper.shape(row)) for row in given]
-                else:
-                    shaped.append((shaper, shaper.shape(given)))
-            return shaped
-        if is_stream(output):
-            return [pair for row in output for pair in self._shaped(row)]
-        if self._default is None:
-            names = "=..., ".join(self._shapers)
-            raise Unfit("unknown_table", f"one row for several tables; return headway.rows({names}=...)")
-        return [(self._default, self._default.shape(output))]
-
 
 class _Shaper:
     """One table's rows as tuples in column order."""
 
+    __slots__ = ("_codec", "_get", "_names", "rows", "sources", "table", "width")
+
     def __init__(self, table: Table, codec: Codec) -> None:
         self.table, self.rows, self.sources = table, list[tuple[Any, ...]](), array("q")
-        self._codec, self._names, self._width = codec, table.names, len(table.names)
+        self._codec, self._names, self.width = codec, table.names, len(table.names)
         self._get: Callable[[Any], tuple[Any, ...]] = (
             itemgetter(*self._names) if len(self._names) > 1 else lambda row: (row[self._names[0]],)
         )
 
-    def shape(self, row: Any) -> tuple[Any, ...]:
-        if type(row) is tuple and len(row) == self._width:
-            return row
+    def add(self, record: int, row: Any) -> None:
+        self.rows.append(row if type(row) is tuple and len(row) == self.width else self._shape(row))
+        self.sources.append(record)
+
+    def forget(self, record: int) -> None:
+        while self.sources and self.sources[-1] == record:
+            self.sources.pop()
+            self.rows.pop()
+
+    def _shape(self, row: Any) -> tuple[Any, ...]:
         if isinstance(row, Mapping):
             return self._shape_mapping(row)
         if not isinstance(row, (tuple, list)):
             hint = "return a mapping or a sequence" if row is None else f"a {type(row).__name__} is no row"
             raise Unfit("returned None" if row is None else "not_a_row", hint)
-        if len(row) != self._width:
-            message = f"{len(row)} values for the {self._width} columns of table {self.table.name}"
+        if len(row) != self.width:
+            message = f"{len(row)} values for the {self.width} columns of table {self.table.name}"
             if row and isinstance(row[0], (Mapping, tuple, list)):
                 message += f"; for several rows return headway.rows({self.table.name}=[...]) or yield them"
             raise Unfit("wrong_width", message)
@@ -118,7 +131,7 @@ class _Shaper:
 
     def _shape_mapping(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
         try:
-            if len(row) == self._width:
+            if len(row) == self.width:
                 return self._get(row)
         except KeyError:
             pass

@@ -8,6 +8,8 @@ anything, so the loop is walked for their rows alone. What does not belong here:
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,20 +20,61 @@ from headway.io.table import Table, Unique
 from headway.io.target import Target
 
 
+class Sources:
+    """For each row of a batch the source row that it came from, ascending, counted from 0 in the commit."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._bases: list[int] = []
+        self._parts: list[array[int]] = []
+        self._length = 0
+
+    def extend(self, base: int, part: array[int]) -> None:
+        """Add the rows of a range whose records count from `base`."""
+        self._starts.append(self._length)
+        self._bases.append(base)
+        self._parts.append(part)
+        self._length += len(part)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> int:
+        at = bisect_right(self._starts, index) - 1
+        return self._bases[at] + self._parts[at][index - self._starts[at]]
+
+    def rows_of(self, source: int) -> range:
+        """Give the rows that came from `source`; behind the last source the empty range at the end."""
+        at = max(0, bisect_right(self._bases, source) - 1)
+        part, base, start = self._parts[at], self._bases[at], self._starts[at]
+        return range(start + bisect_left(part, source - base), start + bisect_right(part, source - base))
+
+    def without(self, rows: Sequence[int]) -> Sources:
+        """Give the sources of all rows but some; these ascend."""
+        left = Sources()
+        for start, base, part in zip(self._starts, self._bases, self._parts, strict=True):
+            kept = part[:]
+            for row in reversed(rows[bisect_left(rows, start) : bisect_left(rows, start + len(part))]):
+                del kept[row - start]
+            if kept:
+                left.extend(base, kept)
+        return left
+
+
 @dataclass(slots=True)
 class Batch:
-    """Rows of one table in one commit; `sources` are their source rows, counted from 0 in the commit."""
+    """Rows of one table in one commit."""
 
     table: Table
     rows: Any
-    sources: list[int]
+    sources: Sources
 
     def without(self, dropped: Collection[int], end: int, target: Target) -> Batch:
         """Give the rows whose source is not in `dropped` and below `end`."""
-        if not dropped and (not self.sources or self.sources[-1] < end):
-            return self
-        kept = [index for index, source in enumerate(self.sources) if source < end and source not in dropped]
-        return Batch(self.table, target.take(self.rows, kept), [self.sources[index] for index in kept])
+        cut = self.sources.rows_of(end).start
+        lost = [row for source in sorted(dropped) if source < end for row in self.sources.rows_of(source)]
+        lost += range(cut, len(self.sources))
+        return Batch(self.table, target.drop(self.rows, lost), self.sources.without(lost)) if lost else self
 
 
 class Conflict(NamedTuple):

@@ -8,9 +8,11 @@ from __future__ import annotations
 import gc
 import os
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from headway.core.block import DROP
@@ -100,7 +102,7 @@ class RangeParser:
         text, dirty = self._job.format.decode(data)
         lines = text_lines(text)
         result = RangeResult(span, len(lines), 0, array("q"), array("q"), [], Layout(), {}, 0)
-        faults = self._offer(lines, result, dirty=dirty)
+        faults = self._offer(lines, result, _undecoded(text, lines) if dirty else ())
         result.tables, unfit = self._collector.take()
         faults.update((record, Fault("convert", why.reason, why.message)) for record, why in unfit.items())
         if faults:
@@ -109,13 +111,18 @@ class RangeParser:
         result.nbytes = 2 * len(data)
         return result
 
-    def _offer(self, lines: list[str], result: RangeResult, *, dirty: bool) -> dict[int, Fault]:
-        """Offer every record to the row function and its output to the collector; give the faults."""
+    def _offer(self, lines: list[str], result: RangeResult, undecoded: Sequence[int]) -> dict[int, Fault]:
+        """Offer every record to the row function and its output to the collector; give the faults.
+
+        `undecoded`: the lines with bytes that could not be decoded.
+        """
         count, width = len(lines), len(self._job.names)
         lines.append(SENTINEL)
         call, row, add = self._call, self._row, self._collector.add
         layout, faults = result.layout, dict[int, Fault]()
         index, until, shift = -1, 0, 0
+        alarms = iter((*undecoded, count))
+        alarm = next(alarms)  # a record that reaches beyond this line is looked at
         reader = self._job.format.reader(lines)
         for record in reader:
             line, until = until, reader.line_num
@@ -128,8 +135,10 @@ class RangeParser:
             if line - index != shift:
                 shift = line - index
                 layout.starts(index, line)
-            if len(record) != width or dirty or until > count:
-                fault = self._framing(record, result.span, dirty=dirty, closed=until <= count)
+            if len(record) != width or until > alarm:
+                fault = self._framing(record, result.span, closed=until <= count)
+                while alarm < until <= count:
+                    alarm = next(alarms)
                 if fault is not None:
                     faults[index] = fault
                     continue
@@ -141,12 +150,12 @@ class RangeParser:
                     faults[index] = Fault("process", "returned None", "return DROP to leave a row out")
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # noqa: BLE001 - whatever user code raises becomes a reject
+            except BaseException as error:  # whatever user code raises becomes a reject
                 faults[index] = _fault_of(error)
         result.records = index + 1
         return faults
 
-    def _framing(self, record: Sequence[str], span: Range, *, dirty: bool, closed: bool) -> Fault | None:
+    def _framing(self, record: Sequence[str], span: Range, *, closed: bool) -> Fault | None:
         width = len(self._job.names)
         if not closed:
             if span.end < self._job.size:
@@ -155,7 +164,7 @@ class RangeParser:
         if len(record) != width:
             reason = "too_few_fields" if len(record) < width else "too_many_fields"
             return Fault("parse", reason, f"{len(record)} fields, expected {width}")
-        if dirty and (bad := ESCAPED.search("".join(record))):
+        if (bad := ESCAPED.search("".join(record))) is not None:
             byte = ord(bad[0]) - 0xDC00
             return Fault("parse", "bad_encoding", f"byte \\x{byte:02x} is not {self._job.format.encoding}")
         return None
@@ -185,6 +194,12 @@ def read_range(descriptor: int, span: Range, path: str) -> bytes:
     return data
 
 
+def _undecoded(text: str, lines: Sequence[str]) -> list[int]:
+    """Give the lines that hold bytes which could not be decoded."""
+    ends = list(accumulate(map(len, lines)))
+    return sorted({bisect_right(ends, found.start()) for found in ESCAPED.finditer(text)})
+
+
 def _projecting(indices: tuple[int, ...] | None) -> Callable[[Any], Any] | None:
     """Give what makes an output row of a source row by itself; None if it is the same."""
     return None if indices is None else lambda row: [row[index] for index in indices]
@@ -197,7 +212,7 @@ def _fault_of(error: BaseException) -> Fault:
         return Fault("convert", error.reason, _sound(error.message))
     try:
         message = str(error)
-    except Exception:  # noqa: BLE001 - a user's class may raise anything here
+    except Exception:  # a user's class may raise anything here
         message = "its text could not be made"
     return Fault("process", type(error).__name__, _sound(message))
 

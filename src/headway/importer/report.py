@@ -18,7 +18,12 @@ def in_rows(report: Report, counts: Counts, at_write: int) -> Report:
     data = report.to_dict()
     ranges = data["items"]["written"]
     rows = counts.read / ranges if ranges else 0.0
-    fates = {"read": counts.read, "written": counts.written, "filtered": counts.filtered + counts.skipped, "dead": counts.rejected}
+    fates = {
+        "read": counts.read,
+        "written": counts.written,
+        "filtered": counts.filtered + counts.skipped,
+        "dead": counts.rejected,
+    }
     data["items"] = dict.fromkeys(data["items"], 0) | fates
     parse, write = data["stages"]
     offered = counts.written + at_write

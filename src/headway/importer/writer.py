@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.importer.bookkeeping import Bookkeeping, Counts, Position, RejectRecord
-from headway.importer.conflicts import Batch, Refusals, last_per_key
+from headway.importer.conflicts import Batch, Refusals, Sources, last_per_key
 from headway.importer.limits import RejectLimit
 from headway.importer.parse import Fault, RangeResult
 from headway.io.csv_format import CsvFormat
@@ -166,18 +166,18 @@ class ImportWriter:
     def _batches(self, held: Sequence[RangeResult]) -> list[Batch]:
         batches = []
         for table in self._tables:
-            payloads, sources, base = [], list[int](), 0
+            payloads, sources, base = [], Sources(), 0
             for result in held:
                 if found := result.tables.get(table.name):
                     payloads.append(found.payload)
-                    sources += [base + source for source in found.sources] if base else found.sources
+                    sources.extend(base, found.sources)
                 base += result.records
             if payloads:
                 batches.append(Batch(table, self._target.decode(table, payloads), sources))
         return batches
 
     def _put(self, batch: Batch) -> int:
-        if not batch.sources:
+        if not len(batch.sources):
             return 0
         if not batch.table.overwrites:
             self._target.insert(batch.table, batch.rows)

@@ -11,6 +11,7 @@ import builtins
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,12 +64,15 @@ def quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
 def _quick_text(type: ColumnType, values: Sequence[str]) -> Any | None:
     if type.kind == "text":
         return pa.array(values, pa.string())
-    if isinstance(type, Exact) and not "".join(values).strip("-.0123456789"):
+    if isinstance(type, Exact):
         return pa.array(values, pa.string()).cast(_arrow_type(type))
     if type == Int() and not "".join(values).strip("-0123456789"):
         return pa.array(values, pa.string()).cast(pa.int64())
-    if type.kind == "timestamp" and {*map(len, values)} == {_LENGTH_OF_STAMP} and all(v[-1] == "Z" for v in values):
-        return pa.array(values, pa.string()).cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
+    if type.kind == "timestamp" and {*map(len, values)} == {_LENGTH_OF_STAMP}:
+        if all(value[-1] == "Z" for value in values):
+            return pa.array(values, pa.string()).cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
+    elif type.kind == "timestamp" and {*map(len, values)} == {_LENGTH_OF_STAMP - 1}:
+        return pa.array(values, pa.string()).cast(pa.timestamp("us"))
     return None
 
 
@@ -207,6 +211,11 @@ class DuckDBTarget:
     def take(self, batch: Any, indices: Sequence[int]) -> ArrowTable:
         """Give some rows, in that order."""
         return batch.take(pa.array(indices, pa.int64()))
+
+    def drop(self, batch: Any, indices: Sequence[int]) -> ArrowTable:
+        """Give all rows but some, as slices between them."""
+        edges = [-1, *indices, batch.num_rows]
+        return pa.concat_tables([batch.slice(low + 1, high - low - 1) for low, high in pairwise(edges)])
 
     def existing(self, table: Table, columns: Sequence[str], values: Iterable[Any]) -> set[Any]:
         """Give those of `values` that the table already holds."""

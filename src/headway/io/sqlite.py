@@ -1,4 +1,4 @@
-"""SQLite as a target: rows travel as tuples and are inserted in bulk.
+"""SQLite as a target: rows travel as columns of stored values and are inserted in bulk.
 
 What SQLite has no type for is kept as text that loses nothing and sorts as it should: decimals
 with their full scale, dates and timestamps as in ISO 8601 (with a space before the time).
@@ -7,6 +7,8 @@ What does not belong here: which rows may be written.
 
 from __future__ import annotations
 
+import builtins
+import marshal
 import re
 import sqlite3
 from collections import deque
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import HeadwayError, PlanError
-from headway.io.columns import ColumnType, Exact, column_type
+from headway.io.columns import ColumnType, Exact, Int, column_type
 from headway.io.table import Table, Unique
 from headway.io.target import ConstraintRefused, ExistingColumn, ExistingTable, quoted
 
@@ -44,24 +46,40 @@ _WRITTEN: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-_STAMPS = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}Z,)*", re.ASCII)
+_STAMPS = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}Z?,)*", re.ASCII)
 
 
-def quick(type: ColumnType, values: Sequence[Any]) -> list[Any] | None:
-    """Store decimals and timestamps that are written as they are stored, but for T and Z."""
-    try:
-        whole = ",".join(values) + ","
-    except TypeError:
+def quick(type: ColumnType, values: Sequence[Any]) -> Sequence[Any] | None:
+    """Store columns of str or int that are written as they are stored, but for a timestamp's T and Z."""
+    types = {*map(builtins.type, values)}
+    if types == {int} and type == Int():
+        return values if min(values) >= -(1 << 63) and max(values) < 1 << 63 else None
+    if types != {str}:
         return None
-    if isinstance(type, Exact) and _decimals(type.precision, type.scale).fullmatch(whole):
-        return list(values)
-    if type.kind == "timestamp" and _STAMPS.fullmatch(whole):
-        try:
-            deque(map(datetime.fromisoformat, values), maxlen=0)
-        except ValueError:
-            return None
-        return whole.replace("T", " ").replace("Z", "").split(",")[:-1]
-    return None
+    if type.kind == "text":
+        return values if _sound("".join(values)) else None
+    if isinstance(type, Exact):
+        return values if _decimals(type.precision, type.scale).fullmatch(",".join(values) + ",") else None
+    return _quick_stamps(values) if type.kind == "timestamp" else None
+
+
+def _quick_stamps(values: Sequence[str]) -> list[str] | None:
+    whole = ",".join(values) + ","
+    if not _STAMPS.fullmatch(whole):
+        return None
+    try:
+        deque(map(datetime.fromisoformat, values), maxlen=0)
+    except ValueError:
+        return None
+    return whole.replace("T", " ").replace("Z", "").split(",")[:-1]
+
+
+def _sound(text: str) -> bool:
+    """Whether a text holds no lone surrogates."""
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def store(type: ColumnType, values: Sequence[Any]) -> Sequence[Any]:
@@ -75,9 +93,12 @@ def select(column: Sequence[Any], indices: Sequence[int]) -> list[Any]:
     return [column[index] for index in indices]
 
 
-def pack(_table: Table, columns: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Make the payload: a list of tuples."""
-    return list(zip(*columns, strict=True))
+def pack(_table: Table, columns: Sequence[Any]) -> bytes:
+    """Make the payload: the columns, marshalled; it is read only by the process that started this one.
+
+    Version 2 writes every value out; the later ones look for values that occur twice, which costs more.
+    """
+    return marshal.dumps([list(column) for column in columns], 2)
 
 
 @lru_cache
@@ -104,6 +125,7 @@ class SQLiteTarget:
             self.execute("PRAGMA synchronous = NORMAL")
             self.execute("PRAGMA foreign_keys = ON")
             self.execute("PRAGMA cache_size = -65536")
+            self.execute("PRAGMA wal_autocheckpoint = 10000")  # pages; a table that is overwritten goes over them often
         except HeadwayError as error:
             self._connection.close()
             raise PlanError(f"target {path}: {error}") from error
@@ -179,17 +201,31 @@ class SQLiteTarget:
         """Delete all rows."""
         self.execute(f"DELETE FROM {quoted(table)}")
 
-    def decode(self, table: Table, payloads: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Join payloads to one batch."""
-        return payloads[0] if len(payloads) == 1 else list(chain.from_iterable(payloads))
+    def decode(self, table: Table, payloads: Sequence[Any]) -> list[list[Any]]:
+        """Join payloads, made by our own workers, to one batch: a list of columns."""
+        batch, *rest = map(marshal.loads, payloads)
+        for columns in rest:
+            for column, more in zip(batch, columns, strict=True):
+                column += more
+        return batch  # type: ignore[no-any-return]
 
     def values(self, batch: Any, positions: Sequence[int]) -> list[Any]:
         """Give one column's values, or tuples of several columns' values."""
-        return list(map(itemgetter(*positions), batch))
+        if len(positions) == 1:
+            return batch[positions[0]]  # type: ignore[no-any-return]
+        return list(zip(*(batch[position] for position in positions), strict=True))
 
-    def take(self, batch: Any, indices: Sequence[int]) -> list[tuple[Any, ...]]:
+    def take(self, batch: Any, indices: Sequence[int]) -> list[list[Any]]:
         """Give some rows, in that order."""
-        return [batch[index] for index in indices]
+        return [[column[index] for index in indices] for column in batch]
+
+    def drop(self, batch: Any, indices: Sequence[int]) -> list[list[Any]]:
+        """Give all rows but some."""
+        kept = [list(column) for column in batch]
+        for index in reversed(indices):
+            for column in kept:
+                del column[index]
+        return kept
 
     def existing(self, table: Table, columns: Sequence[str], values: Iterable[Any]) -> set[Any]:
         """Give those of `values` that the table already holds."""
@@ -216,26 +252,27 @@ class SQLiteTarget:
 
     def insert(self, table: Table, batch: Any) -> None:
         """Insert rows in order. Raises ConstraintRefused."""
-        self._many(self._insert_sql(table), batch)
+        self._many(self._insert_sql(table), zip(*batch, strict=True))
 
     def upsert(self, table: Table, batch: Any) -> None:
         """Insert rows or overwrite those with the same key. Raises ConstraintRefused."""
         others = [name for name in table.names if name not in table.key]
         assignments = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in others)
         action = f"DO UPDATE SET {assignments}" if others else "DO NOTHING"
-        self._many(f"{self._insert_sql(table)} ON CONFLICT ({_list(table.key)}) {action}", batch)
+        self._many(f"{self._insert_sql(table)} ON CONFLICT ({_list(table.key)}) {action}", zip(*batch, strict=True))
 
     def violations(self, table: Table, batch: Any) -> Mapping[int, str]:
         """Try the rows, halving what is refused, and undo it; rows that only repeat a key pass."""
         found: dict[int, str] = {}
         sql = f"{self._insert_sql(table)} ON CONFLICT DO NOTHING"
-        open_parts = [(0, len(batch))]
+        rows = list(zip(*batch, strict=True))
+        open_parts = [(0, len(rows))]
         self.execute("SAVEPOINT trial")
         while open_parts:
             start, end = open_parts.pop()
             try:
                 self.execute("SAVEPOINT part")
-                self._many(sql, batch[start:end])
+                self._many(sql, rows[start:end])
             except ConstraintRefused as error:
                 self.execute("ROLLBACK TO part")
                 if end - start == 1:
@@ -250,9 +287,9 @@ class SQLiteTarget:
         places = ", ".join("?" * len(table.columns))
         return f"INSERT INTO {quoted(table.name)} ({_list(table.names)}) VALUES ({places})"
 
-    def _many(self, sql: str, batch: Any) -> None:
+    def _many(self, sql: str, rows: Iterable[tuple[Any, ...]]) -> None:
         try:
-            self._connection.executemany(sql, batch)
+            self._connection.executemany(sql, rows)
         except sqlite3.IntegrityError as error:
             raise ConstraintRefused(str(error)) from error
         except sqlite3.DatabaseError as error:

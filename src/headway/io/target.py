@@ -114,6 +114,10 @@ class Target(Protocol):
         """Give some rows of a batch, in that order."""
         ...
 
+    def drop(self, batch: Any, indices: Sequence[int]) -> Any:
+        """Give all rows of a batch but some; the indices ascend."""
+        ...
+
     def existing(self, table: Table, columns: Sequence[str], values: Iterable[Any]) -> set[Any]:
         """Give those of `values` (as from `values`) that the table already holds."""
         ...

@@ -1,0 +1,167 @@
+"""The import job against a plain loop: csv, the same row function, executemany or one Arrow table an insert.
+
+The plain loop does what a careful person writes by hand in one process: first entry of a number
+wins, latest balance per account, rejects with line and reason, 50,000 rows a transaction. It does
+not know byte offsets, does not survive a kill, and shows no progress.
+"""
+
+from __future__ import annotations
+
+import csv
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import import_rules
+from headway import Reject
+from headway.cli.demo_data import write_bookings
+from headway.importer.job import import_file
+from measure import Table, interleave, median
+
+ROWS = 500_000
+A_COMMIT = 50_000
+SQLITE_TARGET = 1 / 1.6
+DUCKDB_TARGET = 1 / 1.4
+
+Parts = tuple[list[tuple[Any, ...]], dict[str, tuple[Any, ...]], list[tuple[int, str, str]]]
+
+
+def plain_parts(path: Path, seen: set[int]) -> Iterator[Parts]:
+    """Ledger rows, latest balances and rejects of 50,000 records at a time."""
+    customers = import_rules.setup()
+    ledger, balances, rejects = list[tuple[Any, ...]](), dict[str, tuple[Any, ...]](), list[tuple[int, str, str]]()
+    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        reader = csv.reader(file)
+        width = len(next(reader))
+        line = reader.line_num
+        for number, record in enumerate(reader, 1):
+            start, line = line + 1, reader.line_num
+            try:
+                if len(record) != width:
+                    raise Reject("too_few_fields" if len(record) < width else "too_many_fields")
+                row, balance = import_rules.enrich(record, customers)
+                row[5].encode()
+                if row[0] in seen:
+                    raise Reject("duplicate_key")
+                seen.add(row[0])
+                ledger.append(row)
+                balances[balance[0]] = balance
+            except (Reject, ValueError) as error:
+                rejects.append((start, str(error), ascii(record)))
+            if not number % A_COMMIT:
+                yield ledger, balances, rejects
+                ledger, balances, rejects = [], {}, []
+    yield ledger, balances, rejects
+
+
+def plain_sqlite(source: Path, folder: Path) -> int:
+    """The plain loop into SQLite."""
+    connection = sqlite3.connect(folder / "plain.db", isolation_level=None)
+    connection.executescript(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -65536;"
+        "CREATE TABLE ledger (entry INTEGER PRIMARY KEY, account TEXT, booked TEXT, amount TEXT, balance TEXT,"
+        " note TEXT, country TEXT, amount_eur TEXT, fingerprint TEXT);"
+        "CREATE TABLE balances (account TEXT PRIMARY KEY, balance TEXT, entry INTEGER) WITHOUT ROWID;"
+        "CREATE TABLE rejects (line INTEGER, reason TEXT, raw TEXT);"
+    )
+    for ledger, balances, rejects in plain_parts(source, set()):
+        connection.execute("BEGIN")
+        connection.executemany("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", ledger)
+        connection.executemany(
+            "INSERT INTO balances VALUES (?, ?, ?) ON CONFLICT (account) DO UPDATE"
+            " SET balance = excluded.balance, entry = excluded.entry",
+            balances.values(),
+        )
+        connection.executemany("INSERT INTO rejects VALUES (?, ?, ?)", rejects)
+        connection.execute("COMMIT")
+    count: int = connection.execute("SELECT count(*) FROM ledger").fetchone()[0]
+    connection.close()
+    return count
+
+
+def plain_duckdb(source: Path, folder: Path) -> int:
+    """The plain loop into DuckDB."""
+    import duckdb
+    import pyarrow as pa
+
+    money, text = pa.decimal128(18, 2), pa.string()
+    connection = duckdb.connect(str(folder / "plain.duckdb"))
+    connection.execute(
+        "CREATE TABLE ledger (entry BIGINT PRIMARY KEY, account VARCHAR, booked TIMESTAMP, amount DECIMAL(18,2),"
+        " balance DECIMAL(18,2), note VARCHAR, country VARCHAR, amount_eur DECIMAL(18,2), fingerprint VARCHAR)"
+    )
+    connection.execute("CREATE TABLE balances (account VARCHAR PRIMARY KEY, balance DECIMAL(18,2), entry BIGINT)")
+    connection.execute("CREATE TABLE rejects (line BIGINT, reason VARCHAR, raw VARCHAR)")
+
+    def insert(table: str, found: list[tuple[Any, ...]], types: list[Any], more: str = "") -> None:
+        if found:
+            columns = [pa.array(column) for column in zip(*found, strict=True)]
+            arrow = pa.table(
+                [c.cast(t) for c, t in zip(columns, types, strict=True)], names=[*"abcdefghi"[: len(types)]]
+            )
+            connection.register("part", arrow)
+            connection.execute(f"INSERT INTO {table} SELECT * FROM part {more}")  # noqa: S608 - names from above
+            connection.unregister("part")
+
+    update = "ON CONFLICT DO UPDATE SET balance = excluded.balance, entry = excluded.entry"
+    for ledger, balances, rejects in plain_parts(source, set()):
+        connection.execute("BEGIN")
+        stamp = pa.timestamp("us")
+        insert("ledger", ledger, [pa.int64(), text, stamp, money, money, text, text, money, text])
+        insert("balances", list(balances.values()), [text, money, pa.int64()], update)
+        insert("rejects", rejects, [pa.int64(), text, text])
+        connection.execute("COMMIT")
+    found = connection.execute("SELECT count(*) FROM ledger").fetchone()
+    connection.close()
+    return int(found[0]) if found else 0
+
+
+def headway(source: Path, folder: Path, name: str) -> int:
+    """The import job."""
+    process = f"{Path(import_rules.__file__)}:book"
+    return import_file(source, folder / name, process=process, tables=import_rules.TABLES).tables["ledger"]
+
+
+def bench() -> Table:
+    """Measure all four and compare the two pairs."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "bookings.csv"
+        *_, answers = write_bookings(source, ROWS)
+        variants: dict[str, Callable[[], object]] = {
+            "plain loop, SQLite": fresh(plain_sqlite, source),
+            "headway, SQLite": fresh(partial(headway, name="bank.db"), source),
+            "plain loop, DuckDB": fresh(plain_duckdb, source),
+            "headway, DuckDB": fresh(partial(headway, name="bank.duckdb"), source),
+        }
+        samples = interleave(variants, rounds=3)
+        size = source.stat().st_size
+    table = Table(
+        f"import of {ROWS:,} rows ({size / 1e6:.0f} MB) with a row function, two tables, rejects",
+        ("", "s", "rows/s", "µs/row", "right"),
+    )
+    walls = {}
+    for name, found in samples.items():
+        walls[name] = wall = median(sample.wall for sample in found)
+        right = all(sample.result == answers.good for sample in found)
+        table.row(name, wall, f"{ROWS / wall:,.0f}", 1e6 * wall / ROWS, "yes" if right else "NO")
+    for target, most in (("SQLite", SQLITE_TARGET), ("DuckDB", DUCKDB_TARGET)):
+        ratio = walls[f"headway, {target}"] / walls[f"plain loop, {target}"]
+        table.judge(f"time of the plain loop, {target}", ratio, most, "x")
+    return table
+
+
+def fresh(import_into: Callable[[Path, Path], int], source: Path) -> Callable[[], int]:
+    """The same in an empty folder each time."""
+
+    def call() -> int:
+        with tempfile.TemporaryDirectory() as folder:
+            return import_into(source, Path(folder))
+
+    return call
+
+
+if __name__ == "__main__":
+    bench().show()
