@@ -99,9 +99,6 @@ class Block:
         self.members: Members | None = None
         self.spans: list[Span] | None = None
 
-    def __repr__(self) -> str:
-        return f"Block({self.lo}..{self.hi}, {len(self.values)} live)"
-
     @property
     def weight(self) -> int:
         """How many items the block stands for in the ledger."""

@@ -11,22 +11,23 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from headway.core.batch import Batcher
-from headway.core.block import Block
+from headway.core.block import Block, Position
+from headway.core.flow import Flow
+from headway.core.gate import Gate
 from headway.core.plan import BLOCK
-from headway.core.pump import Pump
 from headway.core.settle import settle
-from headway.core.stage import Slot
-from headway.core.ticket import Answer, Ticket
-from headway.errors import Raised
+from headway.core.stage import Slot, Stage
+from headway.core.ticket import Answer, Job, Ticket
+from headway.errors import InternalError, Raised
 
 RECALL_S = 0.010
 """A block in hand is cut when it has run this long while other slots of its stage are starved."""
+CHILDREN = 1000
+"""Most children that an expansion gives before it pauses."""
 
 
-class Engine(Pump):
+class Engine(Flow):
     """Runs a plan. Times are seconds of the driver's clock, sizes estimates in bytes."""
-
-    # ---- questions
 
     @property
     def finished(self) -> bool:
@@ -59,8 +60,6 @@ class Engine(Pump):
         if self._deadline is not None:
             due.append(self._deadline)
         return min(due, default=None)
-
-    # ---- events
 
     def offer(self, rows: Sequence[Any], now: float, nbytes: int = 0, largest: int = 1) -> None:
         """Rows of the source, in order: each is tagged here, once. `largest`: bytes of the largest row."""
@@ -116,7 +115,7 @@ class Engine(Pump):
             self._settle(ticket, Answer(ticket.number, ticket.count, [], [], failed, started=now, stopped=now), now)
         stage.meter.restarts += 1
         if not self._cancelled:
-            self._out.append(lambda: self._commands.replace(slot))
+            self._out.append((self._commands.replace, (slot,)))
         self._pump(now)
 
     def tick(self, now: float) -> None:
@@ -135,8 +134,7 @@ class Engine(Pump):
         self._pump(now)
 
     def stop(self, mode: Literal["drain", "cancel", "abort"], now: float, timeout: float = 0.0) -> None:
-        """Drain: read no more; `end` follows when the source has stopped. Cancel: start nothing more and
-        give running calls `timeout` seconds. Abort: end now."""
+        """Drain: read no more (`end` follows). Cancel: start nothing more, running calls have `timeout` s. Abort: end now."""
         if self.finished:
             return
         self._draining = True
@@ -151,8 +149,6 @@ class Engine(Pump):
             if mode == "abort":
                 self._finish(now)
         self._pump(now)
-
-    # ---- answers
 
     def _settle(self, ticket: Ticket, answer: Answer, now: float) -> None:
         """Take an answer out of its slot's hands, into the books, and on."""
@@ -191,7 +187,176 @@ class Engine(Pump):
         meter.block(slot.mark, started, stopped, answer.taken, answer.cpu, answer.sample)
         slot.mark = stopped
         if not slot.tickets:
-            meter.overhead += now - stopped
+            meter.spans["overhead"] += now - stopped
             slot.mark = now
             slot.stage.busy_slots -= 1
         slot.stage.size_up()
+
+    def _pump(self, now: float) -> None:
+        """Start everything that may run; finish when nothing is left; then let the commands out."""
+        if self.times.stopped_at is None:
+            if self._ended and not self._cancelled:
+                self._flush_batchers(now)
+            for stage in reversed(self.stages):
+                while not self._cancelled and self._start(stage, now):
+                    pass
+                self._meter_idle(stage, now)
+            if self._ended and all(stage.empty for stage in self.stages):
+                self._finish(now)
+            elif self._ended and not self.tickets and self._deadline is None:
+                waiting = ", ".join(stage.spec.name for stage in self.stages if not stage.empty)
+                raise InternalError(f"nothing runs and the run has not ended; items are left before {waiting}")
+        if not self._flushing:
+            self._flushing = True
+            try:
+                while self._out:
+                    command, arguments = self._out.popleft()
+                    command(*arguments)
+            finally:
+                self._flushing = False
+
+    def _finish(self, now: float) -> None:
+        for ticket in self.tickets.values():
+            for block in ticket.blocks:
+                self._give_up(block)
+        self.tickets.clear()
+        self.times.stopped_at = now
+        if self.state == "running":
+            self.state = "done"
+        window, at = self.window, self.frontier.watermark
+        whole = at == (self._seq,) and not (window.used or window.nbytes or window.children)
+        if not (whole or self._cancelled or self._cut is not None):
+            raise InternalError(f"the run ended at {at} of {self._seq} with {vars(window)} in flight")
+
+    def _flush_batchers(self, now: float) -> None:
+        """Send the open batches behind which nothing more can come."""
+        for index, stage in enumerate(self.stages):
+            for number, step in enumerate(stage.steps):
+                if isinstance(step, Gate) and not step.empty:
+                    return
+                if isinstance(step, Batcher) and not step.empty:
+                    self._enter(index, step.flush(), now, number + 1)
+            if stage.inbox or stage.in_hand or stage.parked:
+                return
+
+    def _room(self, stage: Stage) -> int:
+        """Results that may be on their way to the next stage beyond those that are.
+
+        Where a gate or batcher stands, what is expected may have to be held and takes no room.
+        """
+        if stage.index + 1 == len(self.stages):
+            return BLOCK
+        target = self.stages[stage.index + 1]
+        room = target.capacity - self._runnable(target)
+        return room if target.steps else room - stage.expected
+
+    def _runnable(self, stage: Stage) -> int:
+        """Items in front of `stage` that a free slot could take now.
+
+        Above the byte limit, and where an expansion has no child budget, only the awaited item can
+        be taken: the others take no room, or that one could wait for them for ever.
+        """
+        waits = self.window.over or (stage.spec.kind == "flat_map" and not self.window.children_left())
+        return stage.runnable - stage.queued if waits else stage.runnable
+
+    def _start(self, stage: Stage, now: float) -> bool:
+        """Dispatch or resume one ticket at `stage`, if anything may run."""
+        if not stage.inbox and not stage.parked:
+            return False
+        room = self._room(stage)
+        if room <= 0:
+            return False
+        expands = stage.spec.kind == "flat_map"
+        limit = min(CHILDREN, room, self.window.children_left()) if expands else 0
+        scarce = self.window.over or (expands and limit <= 0)
+        awaited = self._awaited() if scarce else None
+        if stage.parked:
+            if self._resume(stage, 0 if scarce else limit, awaited, now):
+                return True
+            if stage.keeps_total:
+                return False
+        slot = stage.free_slot()
+        if slot is None or not stage.inbox:
+            return False
+        if awaited is not None:
+            blocks = stage.take_at(awaited)
+        else:
+            blocks = stage.take(stage.block_size(BLOCK if expands else room))
+        if blocks:
+            self._dispatch(stage, slot, blocks, max(1, limit) if expands else 0, now)
+        return bool(blocks)
+
+    def _resume(self, stage: Stage, limit: int, awaited: Position | None, now: float) -> bool:
+        """Continue the first paused expansion whose slot is free, unless a queued item comes before it.
+
+        The one that owes the awaited item may always make one more child.
+        """
+        for ticket in stage.parked:
+            mine = limit if limit > 0 else int(awaited is not None and ticket.blocks[0].covers(awaited))
+            if mine <= 0 or ticket.slot.tickets:
+                continue
+            if stage.inbox and not stage.keeps_total and stage.inbox[0].lo < ticket.blocks[0].lo and stage.free_slot():
+                return False
+            stage.parked.remove(ticket)
+            self.tickets[ticket.number] = ticket
+            self._grab(ticket, ticket.slot, mine, now)
+            self._out.append((self._commands.resume, (ticket.slot, ticket.number, mine)))
+            return True
+        return False
+
+    def _dispatch(self, stage: Stage, slot: Slot, blocks: list[Block], limit: int, now: float) -> None:
+        self._numbers += 1
+        count = sum(len(block.values) for block in blocks)
+        ticket = Ticket(self._numbers, stage, slot, blocks, count, now, attempt=blocks[0].attempt)
+        self.tickets[ticket.number] = ticket
+        self._grab(ticket, slot, limit, now)
+        values, tags = blocks[0].values, blocks[0].tags
+        if len(blocks) > 1:
+            values = [value for block in blocks for value in block.values]
+            tags = [tag for block in blocks for tag in block.tags]
+        job = Job(ticket.number, values, tags, limit)
+        self._out.append((self._commands.dispatch, (slot, job)))
+
+    def _grab(self, ticket: Ticket, slot: Slot, limit: int, now: float) -> None:
+        """Put a ticket into the hands of its slot; an expansion may make `limit` children."""
+        stage = ticket.stage
+        if not slot.tickets:
+            slot.mark = now
+            stage.busy_slots += 1
+            self._meter_idle(stage, now)
+        slot.tickets.append(ticket)
+        stage.in_hand += ticket.count
+        ticket.since, ticket.recalled = now, False
+        if stage.spec.kind == "flat_map":
+            ticket.expected = limit
+            self.window.children += limit
+        else:
+            ticket.expected = (
+                sum(block.weight for block in ticket.blocks) if stage.spec.kind == "map_batches" else ticket.count
+            )
+        stage.expected += ticket.expected
+
+    def _awaited(self) -> Position:
+        """The smallest position neither emitted nor in an open batch."""
+        spans = self.frontier.spans()
+        spans += [span for stage in self.stages for step in stage.batchers for span in step.spans]
+        at, moved = self.frontier.watermark, True
+        while moved:
+            moved = False
+            for lo, hi in spans:
+                if lo <= at < hi:
+                    at, moved = hi, True
+        return at
+
+    def _cuttable(self) -> list[Ticket]:
+        """Blocks of several items that run while other slots of their stage have nothing to do."""
+        found = []
+        for stage in self.stages:
+            if stage.in_hand > 1 and not stage.inbox and stage.busy_slots < len(stage.slots):
+                found += [t for s in stage.slots for t in s.tickets if t.count > 1 and not t.recalled]
+        return found
+
+    def _meter_idle(self, stage: Stage, now: float) -> None:
+        idle = len(stage.slots) - stage.busy_slots
+        state = "blocked" if idle and stage.queued and self._room(stage) <= 0 else "starved"
+        stage.meter.idle(idle, state, now)

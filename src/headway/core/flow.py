@@ -36,7 +36,7 @@ class Commands(Protocol):
 
 
 class Flow:
-    """What is where. Subclasses hand out work (Pump) and take events (Engine)."""
+    """What is where. The engine, above it, takes events and hands out work."""
 
     def __init__(
         self, plan: Plan, commands: Commands, now: float = 0.0, *, measure: Callable[[Sequence[Any]], int]
@@ -60,10 +60,8 @@ class Flow:
         self._ended = self._draining = self._cancelled = False
         self._cut: Position | None = None
         self._deadline: float | None = None
-        self._out: deque[Callable[[], None]] = deque()
+        self._out: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._flushing = False
-
-    # ---- the way of a block
 
     def _enter(self, index: int, blocks: list[Block], now: float, step: int = 0) -> None:
         """Lead blocks through what stands in front of stage `index`, from `step` on, into its inbox."""
@@ -152,15 +150,13 @@ class Flow:
         if stage.index == len(self.stages) - 1:
             fates.written += done.items_out
 
-    # ---- endings
-
     def _fail(self, failure: Failure, stage: Stage, now: float) -> None:
         """Act on a failure by the policy of its stage."""
         if len(self.failures) < 20:
             self.failures.append(failure)
         policy, allowed, meter = stage.on_error, stage.spec.max_failures, stage.meter
         if policy == "dead_letter":
-            self._out.append(lambda: self._commands.set_aside(failure))
+            self._out.append((self._commands.set_aside, (failure,)))
         if isinstance(allowed, float):
             allowed = allowed * meter.items_in if meter.items_in >= 100 else None
         if policy == "raise":
@@ -215,17 +211,15 @@ class Flow:
 
     def _before_cut(self, blocks: list[Block]) -> list[Block]:
         """What of `blocks` is still wanted; the rest is given up."""
-        if self._cut is None and not self._cancelled:
+        cut = (0,) if self._cancelled else self._cut
+        if cut is None:
             return blocks
-        cut = (0,) if self._cancelled or self._cut is None else self._cut
         wanted = []
         for block in blocks:
-            if block.hi <= cut:
-                wanted.append(block)
-                continue
             if block.lo < cut:
-                wanted.append(block.cut_at(cut))
-            self._give_up(block)
+                wanted.append(block if block.hi <= cut else block.cut_at(cut))
+            if wanted[-1:] != [block]:
+                self._give_up(block)
         return wanted
 
     def _give_up(self, block: Block) -> None:
@@ -235,5 +229,4 @@ class Flow:
     def _recall(self, ticket: Ticket) -> None:
         if not ticket.recalled:
             ticket.recalled = True
-            slot, number = ticket.slot, ticket.number
-            self._out.append(lambda: self._commands.recall(slot, number))
+            self._out.append((self._commands.recall, (ticket.slot, ticket.number)))

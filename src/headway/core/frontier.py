@@ -36,7 +36,7 @@ class Frontier:
             return 0, 0
         los, his = self._los, self._his
         i = bisect_right(los, lo)  # los[i-1] <= lo < los[i]
-        if i and his[i - 1] > lo or i < len(los) and los[i] < hi:
+        if (i and his[i - 1] > lo) or (i < len(los) and los[i] < hi):
             raise InternalError(f"positions {lo}..{hi} were settled twice")
         touches_left = i > 0 and his[i - 1] == lo
         touches_right = i < len(los) and los[i] == hi

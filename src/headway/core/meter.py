@@ -14,12 +14,11 @@ class Histogram:
     def __init__(self) -> None:
         self.buckets: Counter[int] = Counter()
         self.count = 0
-        self.total = self.max = 0.0
+        self.max = 0.0
 
     def record(self, value: float, count: int = 1) -> None:
         self.buckets[int(log(value) // _STEP) if value > 1e-9 else -10_000] += count
         self.count += count
-        self.total += value * count
         self.max = max(self.max, value)
 
     def quantile(self, q: float) -> float | None:
@@ -39,38 +38,30 @@ class StageMeter:
 
     The time of a slot is split without a gap: while it has a block in hand into ``busy`` (the
     block's loop runs) and ``overhead`` (transport and wake-up around it); with nothing in hand
-    into ``blocked`` (work is queued, no room downstream) and ``starved``. Seconds, summed over slots.
+    into ``blocked`` (work is queued, no room downstream) and ``starved``: ``spans``, seconds of all slots.
     """
 
     def __init__(self, now: float, *, expands: bool = False) -> None:
         self.expands = expands
         self.items_in = self.items_out = self.filtered = self.failed = self.expanded = self.restarts = 0
-        self.busy = self.overhead = self.blocked = self.starved = self.cpu = 0.0
+        self.spans = dict.fromkeys(("busy", "overhead", "blocked", "starved"), 0.0)
+        self.cpu = 0.0
         self.timed = 0
         self.recent_calls = self.recent_busy = 0.0
         self.service = Histogram()
-        self.started_at = self._idle_since = now
-        self._idle = 0
-        self._idle_state = "starved"
+        self._idle, self._idle_state, self._idle_since = 0, "starved", now
 
     def idle(self, slots: int, state: str, now: float) -> None:
         """From now on `slots` slots have nothing in hand, for the reason `state`."""
         if slots == self._idle and state == self._idle_state:
             return
-        self._add_idle(now)
+        self.spans[self._idle_state] += (now - self._idle_since) * self._idle
         self._idle, self._idle_state, self._idle_since = slots, state, now
-
-    def _add_idle(self, now: float) -> None:
-        span = (now - self._idle_since) * self._idle
-        if self._idle_state == "blocked":
-            self.blocked += span
-        else:
-            self.starved += span
 
     def block(self, mark: float, started: float, stopped: float, calls: int, cpu: float, sample: float | None) -> None:
         """A block of `calls` calls ran from `started` to `stopped`; its slot was in transport since `mark`."""
-        self.overhead += started - mark
-        self.busy += stopped - started
+        self.spans["overhead"] += started - mark
+        self.spans["busy"] += stopped - started
         self.cpu += cpu
         if calls:
             self.timed += calls
@@ -91,6 +82,6 @@ class StageMeter:
 
     def times(self, now: float) -> dict[str, float]:
         """Seconds of slots by state, the open idle time included; what is in hand is not counted yet."""
-        spans = {"busy": self.busy, "overhead": self.overhead, "blocked": self.blocked, "starved": self.starved}
+        spans = dict(self.spans)
         spans[self._idle_state] += (now - self._idle_since) * self._idle
         return spans

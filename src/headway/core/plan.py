@@ -92,7 +92,15 @@ def make_plan(spec: PipelineSpec) -> Plan:
     Raises PlanError for what cannot work.
     """
     batchers = [s for s in spec.steps if isinstance(s, BatchSpec)]
-    _check_window(spec, batchers)
+    for name, value, least in (
+        ("window", spec.window, 2 * sum(b.size for b in batchers)),
+        ("window_bytes", spec.window_bytes, 2 * sum(b.bytes or 0 for b in batchers)),
+    ):
+        if value is not None and value < least:
+            raise PlanError(
+                f"{name}={value} is below twice the sum of the batches ({least}), which then could not be filled: "
+                f"set {name}={least} or more, or make the batches smaller"
+            )
     share = spec.window_bytes // (2 * len(batchers)) if batchers else 0
     stages: list[StagePlan] = []
     edges: list[Edge] = []
@@ -101,25 +109,26 @@ def make_plan(spec: PipelineSpec) -> Plan:
 
     def edge(target: str, need: str, reason: str) -> None:
         nonlocal total, at
-        placed = None
-        if need == "input" and not total:
+        placed, why = None, reason
+        if need == "input" and total:
+            why = "one worker at a time has kept it"
+        elif need == "input":
             placed, why = "re-sequencer", f"{reason}, and {lost} loses it"
             intake.append(GatePlan())
-        elif need == "input":
-            why = "one worker at a time has kept it"
-        else:
-            why = reason
         proven = "input" if total else "none"
         edges.append(Edge(at, target, proven, need, placed, why, 0, spec.window_bytes if placed else 0))
         total, at = total or placed is not None, target
+
+    def needs(step: StageSpec) -> bool:
+        return step.needs == "input" or (step is spec.steps[-1] and spec.order == "input")
 
     for index, step in enumerate(spec.steps):
         if isinstance(step, BatchSpec):
             if batched:
                 raise PlanError("a batch of batches: put .unbatch() between the two, or use one larger batch")
-            name = f"batch({step.size})"
-            behind = _need_behind(spec, index)
-            edge(name, "input" if behind else "none", behind or "a batch may hold any items")
+            behind = [s.name for s in spec.steps[index + 1 :] if isinstance(s, StageSpec) and needs(s)]
+            reason = f"{behind[0]}, behind it, is in input order" if behind else "a batch may hold any items"
+            edge(f"batch({step.size})", "input" if behind else "none", reason)
             intake.append(BatchPlan(step, total, step.bytes or max(1, share)))
             batched = True
         elif isinstance(step, UnbatchSpec):
@@ -129,7 +138,7 @@ def make_plan(spec: PipelineSpec) -> Plan:
             batched = False
         else:
             last = index == len(spec.steps) - 1
-            need = "input" if step.needs == "input" or (last and spec.order == "input") else "none"
+            need = "input" if needs(step) else "none"
             reason = f"{step.name} takes items in any order"
             if need == "input":
                 reason = f"{step.name} is in input order" if last else f"{step.name} relies on input order"
@@ -154,22 +163,3 @@ def make_plan(spec: PipelineSpec) -> Plan:
     for placed in (e for e in edges if e.placed):
         placed.max_items = plan.window() - 1
     return plan
-
-
-def _need_behind(spec: PipelineSpec, index: int) -> str | None:
-    """Why order is needed somewhere behind step `index`, or None."""
-    stages = [step for step in spec.steps[index + 1 :] if isinstance(step, StageSpec)]
-    needing = [step.name for step in stages if step.needs == "input" or (step is stages[-1] and spec.order == "input")]
-    return f"{needing[0]}, behind it, is in input order" if needing else None
-
-
-def _check_window(spec: PipelineSpec, batchers: list[BatchSpec]) -> None:
-    for name, value, least in (
-        ("window", spec.window, 2 * sum(b.size for b in batchers)),
-        ("window_bytes", spec.window_bytes, 2 * sum(b.bytes or 0 for b in batchers)),
-    ):
-        if value is not None and value < least:
-            raise PlanError(
-                f"{name}={value} is below twice the sum of the batches ({least}), which then could not be filled: "
-                f"set {name}={least} or more, or make the batches smaller"
-            )

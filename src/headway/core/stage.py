@@ -87,8 +87,6 @@ class Stage:
     def free_slot(self) -> Slot | None:
         """A slot that may be given a block: an idle one first, else one with a credit left."""
         best = min(self.slots, key=lambda slot: len(slot.tickets)) if len(self.slots) > 1 else self.slots[0]
-        if not best.tickets:
-            return best
         return best if len(best.tickets) < self.credits else None
 
     def push(self, block: Block, now: float) -> None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headway.core.block import Block, Tag
+from headway.errors import Raised
 
 if TYPE_CHECKING:
     from headway.core.stage import Slot, Stage
-from headway.errors import Raised
 
 
 @dataclass(slots=True, eq=False)

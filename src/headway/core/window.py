@@ -53,15 +53,10 @@ class Window:
 
     def room(self) -> int:
         """Rows that may be read now. One until a first row's size is known."""
-        if not self.used:
-            free = self.items
-        elif self.over:
+        if self.used and self.over:
             return 0
-        else:
-            free = self.items - self.used
-        if not self.largest:
-            return min(free, 1)
-        return max(0, min(free, max(1, (self.bytes_limit - self.nbytes) // self.largest)))
+        by_bytes = max(1, (self.bytes_limit - self.nbytes) // self.largest) if self.largest else 1
+        return max(0, min(self.items - self.used, by_bytes))
 
     def admit(self, rows: int, nbytes: int, largest: int) -> None:
         """Take a permit for each of `rows`."""

@@ -53,6 +53,6 @@ class Progress:
             text += f" of {self._total:,} ({engine.times.emitted_roots / self._total:.0%})"
         if fates.dead:
             text += f", {fates.dead:,} failed"
-        busiest = max(engine.stages, key=lambda s: s.meter.busy / len(s.slots), default=None)
+        busiest = max(engine.stages, key=lambda s: s.meter.spans["busy"] / len(s.slots), default=None)
         text += f", {rate:,.0f} rows/s, {seconds:.0f} s"
         return text + (f", busiest: {busiest.spec.name}" if busiest is not None else "")

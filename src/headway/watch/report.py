@@ -136,7 +136,7 @@ def _stage(stage: Stage, engine: Engine, now: float) -> dict[str, Any]:
     meter, spec = stage.meter, stage.spec
     stop = engine.times.stopped_at if engine.times.stopped_at is not None else now
     times = fractions(stage, stop)
-    mean = meter.busy / meter.timed if meter.timed else None
+    mean = meter.spans["busy"] / meter.timed if meter.timed else None
     visits = meter.timed / engine.fates.read if engine.fates.read else 0.0
     on = spec.on if isinstance(spec.on, str) else type(spec.on).__name__
     return {
