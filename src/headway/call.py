@@ -9,9 +9,8 @@ from __future__ import annotations
 import functools
 import inspect
 import random
-import sys
 import traceback
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from itertools import islice
 from operator import length_hint
 from typing import Any, TypeVar
@@ -19,6 +18,7 @@ from typing import Any, TypeVar
 from headway.core.block import DROP
 from headway.core.ticket import Answer, Job
 from headway.errors import Failure, HeadwayError, InternalError, Raised
+from headway.size import one_size, size_of, sizes
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ PART_BYTES = 1 << 20
 """An expansion pauses after this many bytes of children."""
 WRITE_ITEMS = 1000
 """Most items that a sink is given at once."""
-_FLAT = frozenset((int, float, bool, type(None), complex))
+_TURNED = ("coroutine raised StopIteration", "coroutine raised StopAsyncIteration")
 
 
 def is_async(fn: Any) -> bool:
@@ -39,55 +39,18 @@ def is_async(fn: Any) -> bool:
     return False
 
 
-def size_of(value: Any) -> int:
-    """A cheap estimate of a value's bytes: `nbytes`, the length of bytes and text, `sys.getsizeof`, else 1 KB."""
-    if isinstance(value, bytes | bytearray | str):
-        return len(value)
-    try:
-        nbytes = getattr(value, "nbytes", None)
-        return nbytes if isinstance(nbytes, int) else sys.getsizeof(value)
-    except Exception:  # noqa: BLE001 - a user's class may raise anything here
-        return 1024
-
-
-def sizes(values: Sequence[Any], size: Callable[[Any], int] | None = None) -> int:
-    """Bytes of all `values`. A size function that raises counts 1 KB."""
-    if size is not None:
-        return sum(_own_size(size, value) for value in values)
-    kinds = set(map(type, values))
-    if kinds <= _FLAT:
-        return 28 * len(values)
-    if kinds <= {str} or kinds <= {bytes}:
-        return sum(map(len, values))
-    return sum(map(size_of, values))
-
-
-def _own_size(size: Callable[[Any], int], value: Any) -> int:
-    try:
-        return int(size(value))
-    except Exception:  # noqa: BLE001 - an estimate must not fail an item
-        return 1024
-
-
-def largest(values: Sequence[Any], size: Callable[[Any], int] | None = None) -> int:
-    """Bytes of the largest of `values`."""
-    if set(map(type, values)) <= _FLAT:
-        return 28
-    return max((_own_size(size or size_of, value) for value in values), default=1)
-
-
 def raised(error: BaseException) -> Raised:
     """The record of what a user function raised, without the frames of this module."""
-    if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration | StopAsyncIteration):
-        # A coroutine turns a StopIteration of its own into this; in a plain function it stands as it is.
-        if str(error) in ("coroutine raised StopIteration", "coroutine raised StopAsyncIteration"):
-            error = error.__cause__
+    # A coroutine turns a StopIteration of its own into this; in a plain function it stands as it is.
+    told = isinstance(error, RuntimeError) and str(error) in _TURNED
+    if told and isinstance(error.__cause__, StopIteration | StopAsyncIteration):
+        error = error.__cause__
     tb = error.__traceback__
     while tb is not None and tb.tb_next is not None and tb.tb_frame.f_code.co_filename == __file__:
         tb = tb.tb_next
     try:
         text = "".join(traceback.format_exception(type(error), error, tb))
-    except Exception:  # noqa: BLE001 - a user's __str__ may raise
+    except Exception:  # a user's __str__ may raise
         text = f"{type(error).__name__} (its text could not be formatted)\n"
     return Raised(error, text)
 
@@ -221,7 +184,7 @@ class Caller:
             try:
                 if close is not None and inspect.isawaitable(waiting := close()):
                     await waiting
-            except Exception:  # noqa: BLE001, S110 - see the docstring
+            except Exception:  # noqa: S110 - see the docstring
                 pass
 
     def _stamps(self) -> tuple[float, float]:
@@ -253,35 +216,11 @@ class Caller:
 
     async def _span(self, values: Iterator[Any], job: Job, cell: Cell, out: Outcomes) -> None:
         """Call the function for each of `values`, which draw from ``cell.items``."""
-        fn, asynchronous, filters, push = self.fn, self.asynchronous, self.kind == "filter", out.values.append
-        result: Any = None
-        if out.origin is None and not filters:
-            # The hot loop: while every call gives a value, outputs need no record of their inputs.
-            try:
-                if asynchronous:
-                    for value in values:
-                        result = await fn(value)
-                        if result is DROP:
-                            break
-                        push(result)
-                        if cell.stop:
-                            return
-                else:
-                    for value in values:
-                        result = fn(value)
-                        if result is DROP:
-                            break
-                        push(result)
-                        if cell.stop:
-                            return
-                if result is not DROP:
-                    return
-                out.sparse()
-            except BaseException as error:  # whatever a user function raises is an outcome
-                self._failed(cell.cursor, error, cell, out)
-        origin = out.sparse()
-        if cell.stop:
+        if out.origin is None and self.kind != "filter":
+            await self._dense(values, cell, out)
+        if cell.stop or cell.cursor + 1 >= len(job.values):
             return
+        fn, asynchronous, filters, push = self.fn, self.asynchronous, self.kind == "filter", out.values.append
         for at, value in enumerate(values, cell.cursor + 1):
             try:
                 result = fn(value)
@@ -292,11 +231,39 @@ class Caller:
             except BaseException as error:
                 self._failed(at, error, cell, out)
             else:
-                if result is not DROP:
+                if result is DROP:
+                    out.sparse()
+                else:
                     push(result)
-                    origin.append(at)
-            if cell.stop:
-                return
+                    if out.origin is not None:
+                        out.origin.append(at)
+            if cell.stop:  # set by another thread meanwhile
+                return  # type: ignore[unreachable]
+
+    async def _dense(self, values: Iterator[Any], cell: Cell, out: Outcomes) -> None:
+        """The hot loop: while every call gives a value, outputs need no record of their inputs."""
+        fn, push = self.fn, out.values.append
+        try:
+            if self.asynchronous:
+                for value in values:
+                    result = await fn(value)
+                    if result is DROP:
+                        out.sparse()
+                        return
+                    push(result)
+                    if cell.stop:
+                        return
+            else:
+                for value in values:
+                    result = fn(value)
+                    if result is DROP:
+                        out.sparse()
+                        return
+                    push(result)
+                    if cell.stop:
+                        return
+        except BaseException as error:  # whatever a user function raises is an outcome
+            self._failed(cell.cursor, error, cell, out)
 
     def _failed(self, offset: int, error: BaseException, cell: Cell, out: Outcomes) -> None:
         if isinstance(error, cell.passes):
@@ -318,7 +285,7 @@ class Caller:
                 if inspect.isawaitable(children):
                     children = await children
                 children = children.__aiter__() if hasattr(children, "__aiter__") else iter(children)
-            except BaseException as error:  # noqa: BLE001
+            except BaseException as error:
                 self._failed(at, error, cell, out)
             else:
                 await self._children(children, at, job, cell, out)
@@ -339,15 +306,15 @@ class Caller:
                     self._parked[job.ticket] = children
                     out.parked = True
                     return
-                value = await children.__anext__() if asynchronous else next(children)  # type: ignore
+                value = await children.__anext__() if asynchronous else next(children)  # type: ignore[arg-type, union-attr]
                 if value is DROP:
                     continue
                 out.values.append(value)
                 origin.append(at)
-                nbytes += _own_size(size, value)
+                nbytes += one_size(size, value)
                 if self._atomic and len(out.values) - first > self._most:
                     raise ExpansionTooLarge(f"more than {self._most} children, which is all that may be in flight")
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             if isinstance(error, StopAsyncIteration if asynchronous else StopIteration):
                 return
             if isinstance(error, cell.passes):
@@ -370,7 +337,7 @@ class Caller:
                 results = list(results)
                 if len(results) != len(batch):
                     raise ValueError(f"{len(batch)} items went in and {len(results)} came back: give one for each")
-            except BaseException as error:  # noqa: BLE001
+            except BaseException as error:
                 if isinstance(error, cell.passes):
                     raise
                 record = raised(error)
@@ -392,7 +359,10 @@ class Caller:
         for start in range(0, len(job.values), WRITE_ITEMS):
             await self._write_some(job.values[start : start + WRITE_ITEMS], start, cell, out)
             out.taken = min(start + WRITE_ITEMS, len(job.values))
-            if cell.stop or (self._halts and out.failed):
+            if self._halts and out.failed:
+                out.taken = out.failed[-1][0] + 1
+                break
+            if cell.stop:
                 break
 
     async def _write_some(self, values: list[Any], start: int, cell: Cell, out: Outcomes) -> None:
@@ -401,7 +371,7 @@ class Caller:
             written = self.fn(values)
             if self.asynchronous:
                 await written
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             if isinstance(error, cell.passes):
                 raise
             if len(values) == 1:
@@ -411,4 +381,6 @@ class Caller:
             return
         half = len(values) // 2
         await self._write_some(values[:half], start, cell, out)
+        if self._halts and out.failed:
+            return
         await self._write_some(values[half:], start + half, cell, out)

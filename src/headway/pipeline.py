@@ -160,8 +160,10 @@ class Pipeline(Generic[T]):
     @overload
     def flat_map(self, fn: Callable[[T, R], Iterable[U]], **stage: Unpack[StageOptions]) -> Pipeline[U]: ...
     def flat_map(self, fn: Callable[..., Any], **stage: Unpack[StageOptions]) -> Pipeline[Any]:
-        """Each item becomes the values that `fn` returns or yields, in order. Generators are read only as
-        far as there is room, so one item may become endlessly many."""
+        """Each item becomes the values that `fn` returns or yields, in order.
+
+        Generators are read only as far as there is room, so one item may become endlessly many.
+        """
         return self._stage("flat_map", fn, stage)
 
     def batch(self, size: int, *, within: float | None = None, bytes: int | None = None) -> Pipeline[list[T]]:

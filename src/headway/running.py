@@ -277,7 +277,7 @@ class Run(Generic[T]):
         if self._task is not None:
             await asyncio.shield(self._task)
         else:
-            while not self.ended:
+            while not self.ended:  # noqa: ASYNC110 - the run is on another thread, which may end at any time
                 await asyncio.sleep(0.005)
         self._letters.close()
         self._raise()

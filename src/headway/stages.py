@@ -57,7 +57,7 @@ def make_stage(kind: Kind, fn: Any, options: dict[str, Any], steps: tuple[Step, 
         if options.get("setup") is not None:
             raise PlanError(f"stage {name!r}: a Sink object opens itself; setup= goes with a function")
         if options.get("on") == "process":
-            raise PlanError(f"stage {name!r}: a Sink object stays in this process; use a function for on=\"process\"")
+            raise PlanError(f"stage {name!r}: a Sink object stays in this process; use a function for on='process'")
     elif not callable(fn):
         raise PlanError(f"stage {name!r}: a function is needed, not {type(fn).__name__}")
     if options.get("on", "auto") == "auto":

@@ -260,7 +260,13 @@ def watch(spec: Spec, checks: list[str]) -> Callable[[Engine], None]:
             lifted = stage.steps or (stage.index and engine.stages[stage.index - 1].spec.kind == "map_batches")
             # Above the byte limit what is queued cannot run, and takes no room.
             limited = spec.window_bytes < 1 << 28
-            if not lifted and not engine._expands and not limited and stage.runnable > stage.capacity and stage.spec.queue:
+            if (
+                not lifted
+                and not engine._expands
+                and not limited
+                and stage.runnable > stage.capacity
+                and stage.spec.queue
+            ):
                 checks.append(f"{stage.spec.name}: runnable {stage.runnable} > {stage.capacity}")
         if engine._expands and not any(s.spec.atomic for s in engine.stages):
             open_items = sum(b.size for s in engine.stages for b in s.batchers)
@@ -323,8 +329,7 @@ def run_one(seed: int) -> str:
         assert flat_out == flat_expected[: len(flat_out)], (flat_out[:9], flat_expected[:9], where)
     if engine.state == "cancelled" and spec.leave_after is not None and not spec.stop:
         assert len(outputs) == spec.leave_after, (len(outputs), where)
-    digest = repr((run.now, run.outputs and outputs, run.log, fates, engine.state))
-    return digest
+    return repr((run.now, run.outputs and outputs, run.log, fates, engine.state))
 
 
 def check_prefix_of_failure(engine: Engine, spec: Spec, rows: list[Any], outputs: list[Any], where: str) -> None:

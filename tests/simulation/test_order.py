@@ -41,9 +41,7 @@ def ideal(first: list[float], second: list[float]) -> float:
 def two_stages(seed: int, window: int | None, order: str = "input") -> VirtualRun:
     first, second = drawn(seed)
     stages = [StageSpec("map", lambda x: x, name, workers=SLOTS, queue=64) for name in ("first", "second")]
-    plan = make_plan(
-        PipelineSpec("order", (*stages, StageSpec("consume", None, "output")), order=order, window=window)
-    )
+    plan = make_plan(PipelineSpec("order", (*stages, StageSpec("consume", None, "output")), order=order, window=window))
     service = {"first": lambda _rng, x: first[x], "second": lambda _rng, x: second[x]}
     return VirtualRun(plan, range(ITEMS), service).run()
 

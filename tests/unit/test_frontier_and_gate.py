@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -56,7 +57,7 @@ def test_the_frontier_counts_every_row_once_in_any_order(sizes: list[int], rng: 
     cuts = [0]
     for size in sizes:
         cuts.append(cuts[-1] + size)
-    spans = list(zip(cuts, cuts[1:], strict=False))
+    spans = list(pairwise(cuts))
     rng.shuffle(spans)
     frontier, seen, done = Frontier(), 0, set()
     for lo, hi in spans:
@@ -74,13 +75,11 @@ def test_the_frontier_counts_every_row_once_in_any_order(sizes: list[int], rng: 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=25), st.randoms(use_true_random=False))
-def test_the_gate_lets_a_gapless_run_out_and_never_holds_the_awaited_item(
-    sizes: list[int], rng: random.Random
-) -> None:
+def test_the_gate_lets_a_gapless_run_out_and_never_holds_the_awaited_item(sizes: list[int], rng: random.Random) -> None:
     cuts = [0]
     for size in sizes:
         cuts.append(cuts[-1] + size)
-    blocks = [block(lo, hi) for lo, hi in zip(cuts, cuts[1:], strict=False)]
+    blocks = [block(lo, hi) for lo, hi in pairwise(cuts)]
     rng.shuffle(blocks)
     gate, out = Gate(), []
     for number, pushed in enumerate(blocks):

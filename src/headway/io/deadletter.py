@@ -37,7 +37,7 @@ class DeadLetterFile:
     """Appends failures to a file, each one on disk before the next item's fate."""
 
     def __init__(self, path: str | Path) -> None:
-        self._file: IO[str] = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by `close`
+        self._file: IO[str] = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - closed by `close`
 
     def write(self, failure: Failure) -> None:
         """Append one failure."""

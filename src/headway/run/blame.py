@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headway.call import raised
 from headway.core.engine import Engine
 from headway.core.spec import StageSpec
 from headway.errors import (

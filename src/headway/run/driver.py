@@ -10,7 +10,6 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Literal
 
-from headway.call import largest, sizes
 from headway.core.engine import Engine
 from headway.core.plan import Plan, StagePlan
 from headway.core.stage import Slot
@@ -22,6 +21,7 @@ from headway.run.source import Reader, make_reader
 from headway.run.task import TaskWorker
 from headway.run.thread import ThreadWorker
 from headway.run.worker import Recipe, Worker
+from headway.size import largest, sizes
 from headway.text import told
 
 SOURCE_GRACE_S = 1.0
@@ -320,7 +320,7 @@ class Driver:
                 name = self._slots[id(worker)].stage.spec.name
                 self._leave_behind(f"a call of stage {name!r} does not return; its thread is left behind")
         assert self.mailbox is not None
-        while self.mailbox.waiting:  # what closing has reported
+        while self.mailbox.waiting:  # noqa: ASYNC110 - the loop itself runs what closing has reported
             await asyncio.sleep(0)
 
     @staticmethod

@@ -14,7 +14,7 @@ from functools import partial
 from time import perf_counter, thread_time
 from typing import Any, TypeVar
 
-from headway.call import Cell, drive, is_async, largest, sizes
+from headway.call import Cell, drive, is_async
 from headway.core.engine import Engine
 from headway.core.plan import Plan
 from headway.core.spec import StageSpec
@@ -24,6 +24,7 @@ from headway.errors import Failure, InternalError, PlanError
 from headway.run.blame import Blamed, ending_error, one_error, source_error, worker_error
 from headway.run.driver import Mode, recipe_of
 from headway.run.worker import Session
+from headway.size import largest, sizes
 
 T = TypeVar("T")
 

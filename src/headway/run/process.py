@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from multiprocessing.connection import Connection
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -67,8 +68,8 @@ class ProcessWorker:
         """Start the child."""
         child_in, parent_out = os.pipe()
         parent_in, child_out = os.pipe()
-        path = json.dumps([os.path.abspath(p) for p in sys.path])
-        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        path = json.dumps([str(Path(entry).absolute()) for entry in sys.path])
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - as multiprocessing does
         command = [sys.executable, *flags, "-c", _BOOT, path, str(child_in), str(child_out)]
         try:
             # A process group of its own: Ctrl-C in the terminal is the parent's to act on.

@@ -163,10 +163,9 @@ class ThreadReader:
     def _iterate(self, rows: Iterator[Any]) -> None:
         if not self._may_read():
             return
-        push, read = self.rows.append, 0
-        for row in rows:
+        push = self.rows.append
+        for read, row in enumerate(rows, 1):
             push(row)
-            read += 1
             self._read = read
             if not self._told:
                 self._told = True

@@ -14,6 +14,12 @@ HOLDS_LOOP_S = 0.1
 """A plain function that holds the loop for longer is warned of, once."""
 
 
+def _cancelled() -> bool:
+    """Whether the task that runs was told to end; user code can raise CancelledError without that."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class TaskWorker:
     """One task, one session."""
 
@@ -75,7 +81,9 @@ class TaskWorker:
         try:
             session = Session(self._recipe, None)
             await session.open()
-        except Exception as error:
+        except BaseException as error:
+            if _cancelled():
+                raise
             self._events.broken(self, raised(error))
             return
         self._events.ready(self)
@@ -96,18 +104,15 @@ class TaskWorker:
                 if not asynchronous:
                     self._check(answer)
                 await asyncio.sleep(0)  # other slots, the driver and the user's own tasks get their turn
-        except asyncio.CancelledError:
-            if self._ending is None:
-                self._ending = None, False
-        except Exception as error:  # a sink's commit; user functions never raise here
-            self._events.broken(self, raised(error))
-            self._ending = error, False
-        finally:
-            error_, commit = self._ending or (None, False)
-            try:
-                await session.close(error_, commit=commit)
-            except Exception as error:
+        except BaseException as error:
+            if not _cancelled():  # a sink's commit; user functions never raise here
                 self._events.broken(self, raised(error))
+                self._ending = error, False
+        error_, commit = self._ending or (None, False)
+        try:
+            await session.close(error_, commit=commit)
+        except BaseException as error:
+            self._events.broken(self, raised(error))
 
     def _check(self, answer: Answer) -> None:
         held = (answer.stopped - answer.started) / max(1, answer.taken)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
 
-from headway.call import Caller, Cell, is_async
+from headway.call import Caller, Cell, is_async, raised
 from headway.core.ticket import Answer, Job
 from headway.errors import Raised
 
@@ -157,7 +157,7 @@ class Session:
                     if commit:
                         await self._commit()
                 except BaseException as failed:
-                    first = error = failed
+                    first = error = raised(failed).error
                 try:
                     await _settled(self._recipe.fn.close(error))
                 except BaseException as failed:

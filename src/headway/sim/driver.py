@@ -11,15 +11,17 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
-from headway.call import Caller, Cell, drive, largest, sizes
+from headway.call import Caller, Cell, drive
 from headway.core.engine import Engine
 from headway.core.plan import Plan
 from headway.core.stage import Slot
 from headway.core.ticket import Answer, Job
 from headway.errors import Failure, InternalError
 from headway.sim.service import Service, draws
+from headway.size import largest, sizes
 
 
 @dataclass(slots=True)
@@ -131,8 +133,10 @@ class VirtualRun:
                 self.at(running.ends[cut - 1], lambda: self._complete(slot, running))
         for queued in [q for q in worker.queue if isinstance(q, Job) and q.ticket == ticket]:
             worker.queue.remove(queued)
-            answer = Answer(ticket, 0, started=self.now, stopped=self.now)
-            self.at(self.now, lambda: self.engine.done(ticket, answer, self.now))
+            self.at(self.now, partial(self._answer_unstarted, ticket))
+
+    def _answer_unstarted(self, ticket: int) -> None:
+        self.engine.done(ticket, Answer(ticket, 0, started=self.now, stopped=self.now), self.now)
 
     def replace(self, slot: Slot) -> None:
         """A new worker."""

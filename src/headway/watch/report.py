@@ -138,9 +138,8 @@ def _stage(stage: Stage, engine: Engine, now: float) -> dict[str, Any]:
     times = fractions(stage, stop)
     mean = meter.spans["busy"] / meter.timed if meter.timed else None
     visits = meter.timed / engine.fates.read if engine.fates.read else 0.0
-    on = spec.on if isinstance(spec.on, str) else type(spec.on).__name__
     return {
-        "name": spec.name, "on": on, "workers": len(stage.slots),
+        "name": spec.name, "on": spec.on, "workers": len(stage.slots),
         "in": meter.items_in, "out": meter.items_out, "filtered": meter.filtered, "failed": meter.failed,
         "retries": 0, "timeouts": 0, "restarts": meter.restarts,
         "service": {"mean": mean, "p50": meter.service.quantile(0.5), "p99": meter.service.quantile(0.99)},
@@ -232,11 +231,13 @@ def _lines(data: dict[str, Any]) -> list[str]:
             f"  {s['name']:<{width}}  {s['workers']} x {s['on']:<7} busy {s['busy']:4.0%}  blocked {s['blocked']:4.0%}  "
             f"starved {s['starved']:4.0%}  {each}"
         )
-    for gate in data["reorder"]:
-        lines.append(
-            f"  re-sequencer before {gate['before']}: held at most {gate['peak_held']:,} of window {gate['window']:,}"
-        )
-    for failure in data["failures"][:3]:
-        lines.append(f"  failed: item {failure['seq']} in {failure['stage']}: {failure['error']}: {failure['message']}")
+    lines += [
+        f"  re-sequencer before {gate['before']}: held at most {gate['peak_held']:,} of window {gate['window']:,}"
+        for gate in data["reorder"]
+    ]
+    lines += [
+        f"  failed: item {failure['seq']} in {failure['stage']}: {failure['error']}: {failure['message']}"
+        for failure in data["failures"][:3]
+    ]
     lines += [f"  not done in one thread: {text}" for text in data["ignored"]]
     return lines
