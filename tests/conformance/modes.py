@@ -12,6 +12,7 @@ from headway.run.blame import ending_error
 from headway.run.wire import RemoteError
 from headway.running import How
 from headway.sim.driver import VirtualRun
+from headway.watch.report import make_report
 
 MODES = ("inline", "task", "thread", "process", "simulated")
 REAL = ("inline", "task", "thread", "process")
@@ -169,10 +170,10 @@ def _inline(pipeline: Pipeline[Any], source: Any, leave: int | None, seed: int) 
     reports: list[Any] = []
     values = pipeline._inline(How(mode="inline", dead_letters=out.letters), reports)
     try:
-        for value in values:
-            out.outputs.append(value)
-            if leave is not None and len(out.outputs) == leave:
-                break
+        while leave is None or len(out.outputs) < leave:
+            out.outputs.append(next(values))
+    except StopIteration:
+        pass
     except Exception as error:
         out.error = error
         reports.append(getattr(error, "report", None))
@@ -186,18 +187,8 @@ def _simulated(pipeline: Pipeline[Any], source: Any, leave: int | None, seed: in
     names = [step.name for step in pipeline._steps if hasattr(step, "kind")]
     service = {name: lambda rng, _value: rng.choice([0.0, 0.001, 0.02]) for name in names}
     run = VirtualRun(pipeline._prepare("inline")[0], guarded, service, seed=seed, leave_after=leave).run()
-    engine = run.engine
-    out = Outcome(outputs=run.outputs, letters=run.dead, items=engine.fates.to_dict(), complete=engine.complete)
-    out.state = engine.state
-    out.stages = {
-        stage.spec.name: {
-            "in": stage.meter.items_in, "out": stage.meter.items_out,
-            "filtered": stage.meter.filtered, "failed": stage.meter.failed,
-        }
-        for stage in engine.stages
-    }  # fmt: skip
-    out.error = ending_error(engine) or guarded.error
-    return out
+    out = Outcome(outputs=run.outputs, letters=run.dead, error=ending_error(run.engine) or guarded.error)
+    return _read(out, make_report(run.engine, "simulated", run.now))
 
 
 def _read(out: Outcome, report: Any) -> Outcome:
