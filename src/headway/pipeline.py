@@ -26,7 +26,7 @@ from headway.core.spec import BatchSpec, Kind, PipelineSpec, StageSpec, Step, Un
 from headway.errors import Failure, HeadwayError, PlanError
 from headway.run.driver import recipe_of
 from headway.run.inline import InlineDriver, ignored_by_inline, on_this_thread
-from headway.run.outlet import Discard
+from headway.run.outlet import Discard, take_one
 from headway.run.source import open_rows
 from headway.running import How, Letters, Run, raise_clean
 from headway.stages import StageOptions, make_stage, unique
@@ -289,13 +289,16 @@ class Pipeline(Generic[T]):
             yield from run
 
     async def __aiter__(self) -> AsyncIterator[T]:
+        hand: list[T] = []
         if self._mode == "inline":
-            async for value in self._ainline(*self._inline_driver(How(mode="inline")), []):
-                yield value
+            values: AsyncIterator[T] = self._ainline(*self._inline_driver(How(mode="inline")), [])
+            while await take_one(values, hand):
+                yield hand.pop()
             return
         async with self._open(How()) as run:
-            async for value in run:
-                yield value
+            values = aiter(run)
+            while await take_one(values, hand):
+                yield hand.pop()
 
     def open(self, **how: Any) -> Run[T]:
         """The run as a context manager, `with` or `async with`: iterate it, or wait for it; at the end all is gone."""
@@ -355,10 +358,10 @@ class Pipeline(Generic[T]):
         return InlineDriver(plan, source, set_aside=letters.take, size=self._size), letters
 
     async def _ainline(self, driver: InlineDriver, letters: Letters, reports: list[Report]) -> AsyncGenerator[T, None]:
-        values = driver.values()
+        values, hand = driver.values(), list[T]()
         try:
-            async for value in values:
-                yield value
+            while await take_one(values, hand):
+                yield hand.pop()
         finally:
             await values.aclose()
             letters.close()

@@ -197,13 +197,13 @@ class Run(Generic[T]):
         return self._values()
 
     def _values(self) -> Iterator[T]:
+        hand: list[T] = []  # emptied as it is given: the consumer's reference shall be the only one
         while True:
             try:
-                value = self._outlet.take()
+                hand.append(self._outlet.take())
             except IndexError:
                 break
-            yield value
-            del value  # the consumer's reference shall be the last one
+            yield hand.pop()
         self._join()
         self._letters.close()
         self._raise()
@@ -213,13 +213,13 @@ class Run(Generic[T]):
         return self._avalues()
 
     async def _avalues(self) -> AsyncIterator[T]:
+        hand: list[T] = []
         while True:
             try:
-                value = await self._outlet.take()
+                hand.append(await self._outlet.take())
             except IndexError:
                 break
-            yield value
-            del value
+            yield hand.pop()
         if self._task is not None:
             await self._task
         self._letters.close()

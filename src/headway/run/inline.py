@@ -102,6 +102,7 @@ class InlineDriver:
     async def values(self) -> AsyncGenerator[Any, None]:
         """Run, giving outputs one by one. Closing the generator is leaving early: a cancel."""
         rows = _Rows(self._source)
+        hand: list[Any] = []
         try:
             await self._open()
             while not self.engine.finished:
@@ -113,11 +114,11 @@ class InlineDriver:
                     started, taken = perf_counter(), 0
                     try:
                         while taken < len(job.values):
-                            value, taken = job.values[taken], taken + 1
-                            if type(value) is not Failure:
-                                job.values[taken - 1] = None
-                            yield value
-                            del value
+                            hand.append(job.values[taken])
+                            if type(hand[0]) is not Failure:
+                                job.values[taken] = None
+                            taken += 1
+                            yield hand.pop()
                     finally:
                         answer = Answer(job.ticket, taken, started=started, stopped=perf_counter())
                         self.engine.done(job.ticket, answer, perf_counter())
@@ -294,15 +295,15 @@ def on_this_thread(values: AsyncGenerator[T, None], *, asynchronous: bool) -> Ge
                 'mode="inline" with async stages cannot run here, inside a running event loop: '
                 "use `await pipeline.arun(...)` or `async for`"
             )
+    hand: list[T] = []
     step: Callable[[Any], T] = runner.run if runner is not None else drive
     try:
         while True:
             try:
-                value = step(values.__anext__())
+                hand.append(step(values.__anext__()))
             except StopAsyncIteration:
                 return
-            yield value
-            del value  # the consumer's reference shall be the last one
+            yield hand.pop()
     finally:
         step(values.aclose())
         if runner is not None:

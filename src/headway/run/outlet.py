@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncIterator
 from queue import SimpleQueue
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from headway.core.ticket import Answer, Job
 from headway.errors import Failure
 from headway.run.worker import Events
+
+T = TypeVar("T")
 
 
 class Discard:
@@ -156,3 +159,12 @@ class LoopOutlet(Outlet):
                     raise
                 self._jobs.popleft()
                 self._begin(job)
+
+
+async def take_one(values: AsyncIterator[T], hand: list[T]) -> bool:
+    """Put the next of `values` into `hand`; whether there was one. No reference to it stays behind."""
+    try:
+        hand.append(await anext(values))
+    except StopAsyncIteration:
+        return False
+    return True
