@@ -18,7 +18,22 @@ from headway.io.csv_format import CsvFormat
 from headway.io.csv_ranges import CsvRanges, record_end
 from headway.io.table import Column, Table
 
-PIECES = [b"a", b"bc", b",", b";", b'"', b'""', b"\n", b"\r", b"\r\n", b" ", b"\x00", "é".encode(), "\u2028".encode(), b"\xff"]
+PIECES = [
+    b"a",
+    b"bc",
+    b",",
+    b";",
+    b'"',
+    b'""',
+    b"\n",
+    b"\r",
+    b"\r\n",
+    b" ",
+    b"\x00",
+    "é".encode(),
+    "\u2028".encode(),
+    b"\xff",
+]
 CONTENTS = st.lists(st.sampled_from(PIECES), max_size=60).map(b"".join)
 ROWS = st.lists(st.lists(st.text(st.sampled_from(list('ab,"\n\ré;')), max_size=5), min_size=2, max_size=2), max_size=30)
 
@@ -91,12 +106,19 @@ def test_any_bytes_cut_anywhere_give_the_records_of_one_pass(
     # What the parser itself rejects (width, encoding, an open quote) is not shown to the row function.
     width = len(expected[0][3] or ()) if expected else 0
     for (*_, seen), (*_, record) in zip(found, expected, strict=True):
-        sound = record is not None and len(record) == width and not any("\udc80" <= c <= "\udcff" for c in "".join(record))
+        sound = (
+            record is not None and len(record) == width and not any("\udc80" <= c <= "\udcff" for c in "".join(record))
+        )
         assert seen == (record if sound else None)
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(rows=ROWS, range_bytes=st.integers(1, 60), ending=st.sampled_from(["\n", "\r\n", "\r"]), quoting=st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC]))
+@given(
+    rows=ROWS,
+    range_bytes=st.integers(1, 60),
+    ending=st.sampled_from(["\n", "\r\n", "\r"]),
+    quoting=st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC]),
+)
 def test_what_csv_writes_is_read_back_by_ranges(
     tmp_path: Path, rows: list[list[str]], range_bytes: int, ending: str, quoting: int
 ) -> None:
@@ -143,7 +165,7 @@ def test_a_record_beyond_the_limit_is_an_error_that_names_its_line(
     path = tmp_path / "open.csv"
     path.write_bytes(b'a,b\n1,2\n3,"open\n' + b"x,y\n" * 1000)
     source = CsvRanges(path, range_bytes=100)
-    with pytest.raises(HeadwayError, match="line 3 .byte 8.*is a quote left open"):
+    with pytest.raises(HeadwayError, match=r"line 3 .byte 8.*is a quote left open"):
         list(source)
     source.close()
 

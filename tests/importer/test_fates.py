@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,7 +79,7 @@ def before_rows(row: Any) -> Any:
 
 
 @pytest.mark.parametrize("target_name", TARGETS)
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     modes=st.fixed_dictionaries({name: st.sampled_from(MODES) for name in "abc"}),
     before=st.fixed_dictionaries({name: st.lists(KEYS, unique=True, max_size=3) for name in "abc"}),
@@ -105,7 +104,9 @@ def test_random_conflicts_end_as_the_plain_loop_ends(
     path = folder / "before.csv"
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([("name", "k"), *((name, key) for name, keys in before.items() for key in keys)])
-    first = {"tables": {n: {k: v for k, v in t.items() if k not in ("mode", "keep")} for n, t in tables["tables"].items()}}
+    first = {
+        "tables": {n: {k: v for k, v in t.items() if k not in ("mode", "keep")} for n, t in tables["tables"].items()}
+    }
     import_in_ranges(path, target, first, before_rows, range_bytes=1 << 20)
     query(target, "DELETE FROM _headway_jobs")
 
@@ -132,7 +133,7 @@ def test_random_conflicts_end_as_the_plain_loop_ends(
 
 
 @pytest.mark.parametrize("target_name", TARGETS)
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     source=st.lists(OUTPUTS, max_size=25),
     range_bytes=st.integers(20, 200),

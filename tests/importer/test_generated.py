@@ -47,7 +47,9 @@ def check(path: Path, target: Path) -> None:
     folder = path.parent
     truth = json.loads((folder / "truth.json").read_text())
     expected = [json.loads(line) for line in (folder / "rejects.jsonl").read_text().splitlines()]
-    rejects = query(target, "SELECT seq + 1, line, byte, reason, raw, raw_bytes, length FROM _headway_rejects ORDER BY seq")
+    rejects = query(
+        target, "SELECT seq + 1, line, byte, reason, raw, raw_bytes, length FROM _headway_rejects ORDER BY seq"
+    )
     names = {"duplicate_key": "duplicate_id"}
     assert [(row, line, byte, names.get(reason, reason)) for row, line, byte, reason, *_ in rejects] == [
         (r["row"], r["line"], r["byte"], r["reason"]) for r in expected

@@ -55,7 +55,9 @@ def parsed(case: dict[str, Any], range_bytes: int) -> tuple[list[list[str]], lis
                     place = row.place
                     assert data[place.byte : place.byte + place.length] == place.raw
                 records += result.records
-                rows += map(list, zip(*marshal.loads(result.tables["t"].payload)) if "t" in result.tables else [])
+                rows += map(
+                    list, zip(*marshal.loads(result.tables["t"].payload), strict=True) if "t" in result.tables else []
+                )
             assert end == source.size
             parser.close()
     finally:
@@ -76,7 +78,11 @@ def test_rows_rejects_and_blank_lines_are_the_expected_ones(case: dict[str, Any]
 @pytest.mark.parametrize("target", ["bank.duckdb", "bank.db"])
 @pytest.mark.parametrize(
     "case",
-    [case for case in FILES if case["dialect"]["quote"] == '"' and case["dialect"]["escape"] is None and case["records"]],
+    [
+        case
+        for case in FILES
+        if case["dialect"]["quote"] == '"' and case["dialect"]["escape"] is None and case["records"]
+    ],
     ids=lambda case: case["file"],
 )
 def test_a_target_holds_the_expected_rows_in_file_order(case: dict[str, Any], target: str, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ What does not belong here: the file's content (`demo_data`), the row function (`
 from __future__ import annotations
 
 import hashlib
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -81,8 +82,7 @@ def _places(folder: Path | None) -> tuple[Path, Path]:
 
 def _generate(file: Path, rows: int) -> Answers:
     answers = Answers()
-    hidden = not click.get_text_stream("stderr").isatty()
-    with click.progressbar(length=rows, label="generating", file=click.get_text_stream("stderr"), hidden=hidden) as bar:
+    with click.progressbar(length=rows, label="generating", file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
         for answers in write_bookings(file, rows):
             bar.update(answers.rows - bar.pos)
     return answers

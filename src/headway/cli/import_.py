@@ -80,27 +80,27 @@ def import_command(sources: tuple[str, ...], as_json: bool, quiet: bool, verbose
     target = options.pop("target")
     with Display(quiet=quiet, verbose=verbose) as display:
         job = ImportJob(sources[0], target, begin=display.begin, advance=display.advance, **options)
-        status = 0
         try:
             job.run()
-        except TooManyRejects as error:
-            display.__exit__(None, None, None)
-            _show(job, as_json=as_json, quiet=quiet, verbose=verbose)
-            click.echo(f"headway: {error}", err=True)
-            return REJECTS_STATUS
-        except (HeadwayError, KeyboardInterrupt):
-            display.__exit__(None, None, None)
+        except (HeadwayError, KeyboardInterrupt) as error:
+            display.stop()
             if job.began:
                 _show(job, as_json=as_json, quiet=quiet, verbose=verbose)
+            if isinstance(error, TooManyRejects):
+                click.echo(f"headway: {error}", err=True)
+                return REJECTS_STATUS
+            if job.began:
                 click.echo("The same command goes on behind the last row that was committed.", err=True)
             raise
     _show(job, as_json=as_json, quiet=quiet, verbose=verbose)
-    return status
+    return 0
 
 
 def _show(job: ImportJob, *, as_json: bool, quiet: bool, verbose: bool) -> None:
     if as_json:
         click.echo(json.dumps(job.result.to_dict(), default=repr))
+        if job.result.already_finished and not quiet:
+            click.echo(summary(job.result, job), err=True)
     elif not quiet:
         click.echo(summary(job.result, job))
         if verbose and job.result.report is not None:

@@ -34,6 +34,10 @@ class Display:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Take the moving line away, before something else is said."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

@@ -47,6 +47,7 @@ class Collector:
             if is_stream(output):
                 return sum(self.add(record, row) for row in output)
             if self._default is None:
+                _check_row(output)
                 names = "=..., ".join(self._shapers)
                 raise Unfit("unknown_table", f"one row for several tables; return headway.rows({names}=...)")
             self._default.add(record, output)
@@ -119,9 +120,7 @@ class _Shaper:
     def _shape(self, row: Any) -> tuple[Any, ...]:
         if isinstance(row, Mapping):
             return self._shape_mapping(row)
-        if not isinstance(row, (tuple, list)):
-            hint = "return a mapping or a sequence" if row is None else f"a {type(row).__name__} is no row"
-            raise Unfit("returned None" if row is None else "not_a_row", hint)
+        _check_row(row)
         if len(row) != self.width:
             message = f"{len(row)} values for the {self.width} columns of table {self.table.name}"
             if row and isinstance(row[0], (Mapping, tuple, list)):
@@ -158,3 +157,10 @@ class _Shaper:
                 stored = self._codec.store(column.type, fitting)
             columns.append(stored)
         return columns
+
+
+def _check_row(row: Any) -> None:
+    if row is None:
+        raise Unfit("returned None", "return a mapping or a sequence")
+    if not isinstance(row, (Mapping, tuple, list)):
+        raise Unfit("not_a_row", f"a value of type {type(row).__name__} is no row")

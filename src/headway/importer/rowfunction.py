@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections import namedtuple
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -173,7 +174,7 @@ def _module(name: str) -> ModuleType:
             raise PlanError(f"row function: there is no module {name!r} in {folder} or on Python's path") from None
         raise PlanError(f"row function: {name} cannot be imported: {error}") from error
     except Exception as error:
-        raise PlanError(f"row function: {name} cannot be imported: {type(error).__name__}: {error}") from error
+        raise PlanError(f"row function: {name} cannot be imported: {_told(error)}") from error
 
 
 def _module_of_file(path: Path) -> ModuleType:
@@ -192,5 +193,14 @@ def _module_of_file(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise PlanError(f"row function: {path} cannot be imported: {type(error).__name__}: {error}") from error
+        raise PlanError(f"row function: {path} cannot be imported: {_told(error)}") from error
     return module
+
+
+def _told(error: Exception) -> str:
+    """Say what was raised, and on which line of whose file."""
+    text = f"{type(error).__name__}: {error}"
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, SyntaxError) or not frames:  # its own text says where
+        return text
+    return f"{text} ({frames[-1].filename}, line {frames[-1].lineno})"

@@ -144,9 +144,10 @@ class DuckDBTarget:
     def rollback(self) -> None:
         """Undo the transaction, if there is one."""
         try:
-            self._connection.rollback()
-        except duckdb.TransactionException:
-            return
+            self._connection.execute("ROLLBACK")
+        except duckdb.TransactionException as error:
+            if "no transaction is active" not in str(error):
+                raise
 
     def describe(self, table: str) -> ExistingTable | None:
         """Look at a table; None if there is none of this name."""
@@ -265,11 +266,10 @@ class DuckDBTarget:
         return f"INSERT INTO {quoted(table.name)} ({names}) SELECT {names} FROM {_BATCH}"
 
     def _with_batch(self, batch: Any, sql: str) -> list[tuple[Any, ...]]:
-        self._connection.register(_BATCH, batch)
-        try:
-            return self.execute(sql)
-        finally:
-            self._connection.unregister(_BATCH)
+        self._connection.register(_BATCH, batch)  # replaces one that a refused statement left
+        found = self.execute(sql)
+        self._connection.unregister(_BATCH)
+        return found
 
 
 def _list(names: Sequence[str]) -> str:

@@ -1,0 +1,322 @@
+"""The command as a user meets it: messages, statuses, counts, and what stands in the target afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.cli.main import main
+from support.importing import query
+
+Run = tuple[int, str, str]
+
+
+@pytest.fixture
+def headway(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> Run:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return run
+
+
+def write(path: str, text: str | bytes) -> Path:
+    data = text.encode() if isinstance(text, str) else text
+    Path(path).write_bytes(data)
+    return Path(path)
+
+
+@pytest.mark.parametrize(
+    "target", ["bank.duckdb", "bank.db", "bank.sqlite", "duckdb:///bank.duckdb", "sqlite:///bank.db"]
+)
+def test_a_file_becomes_a_table_of_texts_named_after_it(headway: Any, target: str) -> None:
+    write("people.csv", 'id,na"me,ID,\n1,Ann,x,y\n\n2,"Bob, jr",,\n3,short\n')
+    status, out, err = headway("import", "people.csv", "--to", target)
+    assert status == 0, err
+    assert "read 4 = written 2 + rejected 1 + skipped 1 + filtered 0" in out
+    assert "warning: 25.0% of the rows were rejected" in err
+    opened = Path(target.rpartition("///")[2])
+    assert query(opened, 'SELECT id, "na""me", "ID_2", column_4 FROM people') == [
+        ("1", "Ann", "x", "y"), ("2", "Bob, jr", "", ""),
+    ]  # fmt: skip
+    assert query(opened, "SELECT seq, line, byte, length, stage, reason, raw, raw_bytes FROM _headway_rejects") == [
+        (2, 5, 38, 7, "parse", "too_few_fields", "3,short", None)
+    ]
+
+
+def test_json_has_exactly_the_promised_shape(headway: Any) -> None:
+    write("a.csv", "x\n1\n2\n")
+    status, out, _ = headway("import", "a.csv", "--to", "a.db", "--json", "--quiet")
+    found = json.loads(out)
+    assert status == 0
+    assert list(found) == [
+        "read", "written", "rejected", "skipped", "filtered", "resumed_at", "seconds", "rate", "tables", "report",
+    ]  # fmt: skip
+    assert (found["read"], found["written"], found["tables"], found["resumed_at"]) == (2, 2, {"a": 2}, None)
+    assert found["report"]["items"]["read"] == 2
+    assert [stage["name"] for stage in found["report"]["stages"]] == ["parse", "write"]
+
+
+def test_rejects_are_written_to_a_file_with_the_columns_of_the_table(headway: Any) -> None:
+    write("a.csv", b"x,y\n1,caf\xe9\n2\n3,4\n")
+    assert headway("import", "a.csv", "--to", "a.db", "--rejects", "bad.jsonl", "--job", "mine")[0] == 0
+    first, second = map(json.loads, Path("bad.jsonl").read_text().splitlines())
+    assert list(first) == [
+        "job", "attempt", "seq", "file", "line", "byte", "length", "stage", "reason", "message", "raw", "raw_bytes",
+    ]  # fmt: skip
+    assert (first["job"], first["attempt"], first["file"]) == ("mine", 1, str(Path("a.csv").resolve()))
+    assert (first["reason"], first["raw"], first["raw_bytes"]) == ("bad_encoding", "1,caf\\xe9", "MSxjYWbp")
+    assert (second["seq"], second["line"], second["byte"], second["reason"]) == (1, 3, 11, "too_few_fields")
+
+
+def test_a_finished_job_changes_nothing_and_says_so_and_a_changed_file_is_refused(headway: Any) -> None:
+    write("a.csv", "x\n1\n2\n")
+    assert headway("import", "a.csv", "--to", "a.db")[0] == 0
+    status, out, _ = headway("import", "a.csv", "--to", "a.db")
+    assert status == 0
+    assert "is finished already: 2 rows read, 2 written. Nothing was done." in out
+    assert query(Path("a.db"), "SELECT x FROM a") == [("1",), ("2",)]
+    write("a.csv", "x\n1\n2\n3\n")
+    status, _, err = headway("import", "a.csv", "--to", "a.db")
+    assert status == 1
+    assert "the file has changed since" in err
+    assert "--job NAME" in err
+    assert query(Path("a.db"), "SELECT x FROM a") == [("1",), ("2",)]
+    assert headway("import", "a.csv", "--to", "a.db", "--job", "again")[0] == 0
+    assert query(Path("a.db"), "SELECT count(*) FROM a") == [(5,)]
+
+
+@pytest.mark.parametrize(
+    ("limit", "status", "rows"), [("1", 3, 2), ("2", 0, 3), ("40%", 0, 3), ("39%", 3, 3), ("0", 3, 1)]
+)
+def test_the_run_stops_at_one_reject_too_many_with_what_lies_before(
+    headway: Any, limit: str, status: int, rows: int
+) -> None:
+    write("a.csv", "x,y\n1,1\n2\n3,3\n4\n5,5\n")
+    found, _, err = headway("import", "a.csv", "--to", "a.db", "--max-rejects", limit)
+    assert found == status, err
+    assert query(Path("a.db"), "SELECT count(*) FROM a") == [(rows,)]
+    if status == 3 and "%" not in limit:
+        assert "stopped at line" in err
+        assert "higher --max-rejects" in err
+        assert headway("import", "a.csv", "--to", "a.db", "--max-rejects", "9")[0] == 0
+        assert query(Path("a.db"), "SELECT x FROM a") == [("1",), ("3",), ("5",)]
+
+
+WRONG = [
+    (["nowhere.csv", "--to", "a.db"], "there is no such file"),
+    (["a.csv", "--to", "a.xls"], "the ending says which database it is"),
+    (["a.csv", "--to", "postgresql://x/y"], "PostgreSQL is not supported yet"),
+    (["a.csv", "--to", "mysql:///x"], "there is no mysql://"),
+    (["a.csv", "--to", "no/folder/a.db"], "there is no folder"),
+    (["a.csv"], "--to"),
+    (["a.csv", "--to", "a.db", "--key", "z"], "key column 'z' is not one of x, y"),
+    (["a.csv", "--to", "a.db", "--mode", "upsert"], "needs --key"),
+    (["a.csv", "--to", "a.db", "--key", "x", "--mode", "upsert", "--keep", "first"], "nearest is --mode fail --keep first"),
+    (["a.csv", "--to", "a.db", "--key", "x", "--mode", "ignore", "--keep", "last"], "nearest is --mode upsert --keep last"),
+    (["a.csv", "--to", "a.db", "--keep", "last"], "nearest is --mode upsert --keep last with --key"),
+    (["a.csv", "--to", "a.db", "--key", "x", "--mode", "merge"], "there are append, fail, ignore, replace, upsert"),
+    (["a.csv", "--to", "a.db", "--key", "x", "--keep", "best"], "there are first and last"),
+    (["a.csv", "--to", "a.db", "--workers", "0"], "from 1, or auto"),
+    (["a.csv", "--to", "a.db", "--max-rejects", "many"], "0.5%"),
+    (["a.csv", "--to", "a.db", "--max-rejects", "200%"], "0.5%"),
+    (["a.csv", "--to", "a.db", "--delimiter", "ab"], "one character"),
+    (["a.csv", "--to", "a.db", "--encoding", "klingon"], "is not known"),
+    (["a.csv", "--to", "a.db", "--process", "rules"], "MODULE:FUNCTION"),
+    (["a.csv", "--to", "a.db", "--process", "no_such_module:f"], "there is no module 'no_such_module'"),
+    (["a.csv", "--to", "a.db", "--process", "gone.py:f"], "there is no such file"),
+    (["a.csv", "--to", "a.db", "--process", "rules.py:g"], "it has f, two"),
+    (["a.csv", "--to", "a.db", "--process", "rules.py:two"], "has to take a row"),
+    (["a.csv", "--to", "a.db", "--process", "broken.py:f"], "cannot be imported"),
+    (["a.csv", "--to", "a.db", "--tables", "gone.toml"], "gone.toml"),
+    (["a.csv", "--to", "a.db", "--tables", "bad.toml"], "type 'money' is not known; there are int"),
+    (["a.csv", "--to", "a.db", "--tables", "two.toml"], "need a row function"),
+    (["a.csv", "--to", "a.db", "--tables", "two.toml", "--key", "x"], "stand in the file given by --tables"),
+    (["a.csv", "--to", "a.db", "--rejects", "no/folder/r.jsonl"], "there is no folder"),
+    (["a.csv", "b.csv", "--to", "a.db"], "several sources are not available"),
+    (["-", "--to", "a.db"], "standard input is not available"),
+    (["https://example.org/a.csv", "--to", "a.db"], "addresses are not available"),
+    (["*.csv", "--to", "a.db"], "patterns are not available"),
+    (["a.csv", "--to", "a.db", "--format", "jsonl"], "--format jsonl is not available"),
+    (["a.csv", "--to", "a.db", "--format", "xml"], "--format xml is not known"),
+    (["a.csv", "--to", "a.db", "--schema", "s.toml"], "--schema is not available"),
+    (["a.csv", "--to", "a.db", "--column", "x=int"], "--column is not available"),
+    (["a.csv", "--to", "a.db", "--restart"], "--restart is not available"),
+    (["a.csv", "--to", "a.db", "--accept-changed"], "--accept-changed is not available"),
+    (["a.csv", "--to", "a.db", "--dry-run"], "--dry-run is not available"),
+    (["a.csv", "--to", "a.db", "--ui"], "--ui is not available"),
+    (["empty.csv", "--to", "a.db"], "the file is empty"),
+    (["text.gz", "--to", "a.db"], "gzip"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG, ids=[" ".join(arguments) for arguments, _ in WRONG])
+def test_a_mistake_is_a_usage_error_that_says_what_to_do_and_touches_nothing(
+    headway: Any, arguments: list[str], message: str
+) -> None:
+    write("a.csv", "x,y\n1,2\n")
+    write("b.csv", "x,y\n1,2\n")
+    write("empty.csv", "")
+    write("text.gz", b"\x1f\x8b\x08")
+    write("rules.py", "def f(row):\n    return row\ndef two(row, more):\n    return row\n")
+    write("broken.py", "import no_such_thing\n")
+    write("bad.toml", '[tables.t]\ncolumns = {x = "money"}\n')
+    write("two.toml", '[tables.t]\ncolumns = {x = "int"}\n[tables.u]\ncolumns = {x = "int"}\n')
+    status, _, err = headway("import", *arguments)
+    assert status == 2
+    assert message in err
+    assert "Traceback" not in err
+    assert not Path("a.db").exists()
+
+
+def test_help_shows_every_option_and_an_example(headway: Any) -> None:
+    status, out, _ = headway("import", "--help")
+    assert status == 0
+    assert "Example: headway import transactions.csv --to bank.duckdb" in out
+    for option in ("--key", "--mode", "--process", "--tables", "--max-rejects", "--rejects", "--job", "--json"):
+        assert option in out
+
+
+@pytest.mark.parametrize("target", ["a.duckdb", "a.db"])
+def test_a_table_that_is_there_keeps_its_columns_and_types(headway: Any, target: str) -> None:
+    write("a.csv", "y,x\none,1\ntwo,z\nthree,3\n")
+    query(Path(target), "CREATE TABLE a (x INTEGER NOT NULL, y VARCHAR, z INTEGER DEFAULT 7)")
+    status, out, err = headway("import", "a.csv", "--to", target)
+    assert status == 0, err
+    assert "bad_int 1" in out
+    assert query(Path(target), "SELECT x, y, z FROM a") == [(1, "one", 7), (3, "three", 7)]
+    write("a.csv", "y,w\none,1\n")
+    status, _, err = headway("import", "a.csv", "--to", target, "--job", "second")
+    assert status == 2
+    assert "table a has no column 'w' as the file does; it has x, y, z" in err
+
+
+@pytest.mark.parametrize("target", ["a.duckdb", "a.db"])
+def test_a_key_of_a_table_that_is_there_must_be_unique_in_it(headway: Any, target: str) -> None:
+    write("a.csv", "x,y\n1,2\n1,3\n")
+    query(Path(target), "CREATE TABLE a (x INTEGER, y INTEGER)")
+    status, _, err = headway("import", "a.csv", "--to", target, "--key", "x")
+    assert status == 2
+    assert "create a unique index on (x) first" in err
+    query(Path(target), "CREATE UNIQUE INDEX only_one ON a (x)")
+    assert headway("import", "a.csv", "--to", target, "--key", "x")[0] == 0
+    assert query(Path(target), "SELECT x, y FROM a") == [(1, 2)]
+    assert query(Path(target), "SELECT seq, stage, reason FROM _headway_rejects") == [(1, "write", "duplicate_key")]
+
+
+@pytest.mark.parametrize("target", ["a.duckdb", "a.db"])
+def test_the_tables_own_constraints_reject_and_ignore_hides_none_of_them(headway: Any, target: str) -> None:
+    query(
+        Path(target),
+        "CREATE TABLE a (id INTEGER PRIMARY KEY, name VARCHAR NOT NULL, n INTEGER UNIQUE, CHECK (n < 100))",
+    )
+    write("a.csv", "id,name,n\n1,a,1\n2,b,1\n3,c,500\n1,d,9\n5,e,5\n")
+    status, _, err = headway("import", "a.csv", "--to", target, "--key", "id", "--mode", "ignore")
+    assert status == 0, err
+    assert query(Path(target), "SELECT id, name, n FROM a ORDER BY id") == [(1, "a", 1), (5, "e", 5)]
+    rejects = query(Path(target), "SELECT seq, reason FROM _headway_rejects ORDER BY seq")
+    assert rejects == [(1, "constraint"), (2, "constraint")]
+
+
+def test_no_header_delimiter_and_encoding(headway: Any) -> None:
+    write("a.txt", "1;Zoë\n2;x\n".encode("latin-1"))
+    status, _, err = headway(
+        "import", "a.txt", "--to", "a.db", "--no-header", "--delimiter", ";", "--encoding", "latin-1"
+    )
+    assert status == 0, err
+    assert query(Path("a.db"), "SELECT column_1, column_2 FROM a") == [("1", "Zoë"), ("2", "x")]
+    write("b.tsv", "p\tq\n1\t2\n")
+    assert headway("import", "b.tsv", "--to", "a.db")[0] == 0
+    assert query(Path("a.db"), "SELECT p, q FROM b") == [("1", "2")]
+
+
+def test_progress_is_plain_lines_where_there_is_no_terminal_and_nothing_when_quiet(headway: Any) -> None:
+    write("a.csv", "x\n" + "1\n" * 1000)
+    _, _, err = headway("import", "a.csv", "--to", "a.db", "--verbose", "--job", "shown")
+    assert "a.csv -> a.db (sqlite): a; job shown" in err
+    assert "100%  1,000 rows" in err
+    status, out, err = headway("import", "a.csv", "--to", "b.db", "--quiet")
+    assert (status, out, err) == (0, "", "")
+
+
+def test_a_setup_that_fails_is_a_failed_run_without_a_traceback(headway: Any) -> None:
+    write("a.csv", "x\n1\n")
+    write("rules.py", "def setup():\n    raise OSError('no customers.csv')\ndef f(row, customers):\n    return row\n")
+    status, _, err = headway("import", "a.csv", "--to", "a.db", "--process", "rules.py:f")
+    assert status == 1
+    assert "no customers.csv" in err
+    assert "Traceback" not in err
+
+
+def test_a_database_that_another_program_writes_to_is_an_error_that_says_so(headway: Any) -> None:
+    write("a.csv", "x\n1\n")
+    connection = sqlite3.connect("a.db", isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        status, _, err = headway("import", "a.csv", "--to", "a.db")
+    finally:
+        connection.close()
+    assert status == 1
+    assert "another program is writing to it" in err
+
+
+GATE = """
+import os
+def setup():
+    return {"waited": False}
+def f(row, state):
+    if row.n == "2000" and os.path.exists(GATE) and not state["waited"]:
+        state["waited"] = True
+        with open(GATE) as gate:  # opens when the test opens the other end, and ends when it closes it
+            gate.read()
+    return row
+"""
+
+
+@pytest.mark.parametrize("target", ["a.duckdb", "a.db"])
+@pytest.mark.parametrize(
+    ("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_a_stopped_import_leaves_a_prefix_and_the_same_command_goes_on(
+    headway: Any, tmp_path: Path, target: str, sent: signal.Signals, status: int
+) -> None:
+    rows = 24_000  # more than is ever under way, so that a drain leaves some unread
+    write("a.csv", "n,text\n" + "".join(f"{n},{'x' * 1000}\n" for n in range(rows)))
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    write("rules.py", GATE.replace("GATE", repr(str(gate))))
+    command = ["import", "a.csv", "--to", target, "--process", "rules.py:f", "--workers", "1"]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "headway", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with gate.open("w"):  # a worker is inside row 2000 now
+        child.send_signal(sent)
+        if sent is signal.SIGKILL:
+            child.wait()
+    out, err = child.communicate()
+    assert child.returncode == status, err
+    gate.unlink()
+    committed = query(Path(target), "SELECT count(*) FROM a")[0][0]
+    assert committed < rows
+    assert query(Path(target), "SELECT n FROM a ORDER BY rowid") == [(str(n),) for n in range(committed)]
+    if sent is not signal.SIGKILL:
+        assert committed > 2000
+        assert f"read {committed:,} = written {committed:,}" in out
+        assert "The same command goes on" in err
+    status, out, err = headway(*command, "--json")
+    assert status == 0, err
+    assert json.loads(out)["resumed_at"] == (committed or None)
+    assert query(Path(target), "SELECT n FROM a ORDER BY rowid") == [(str(n),) for n in range(rows)]

@@ -1,0 +1,117 @@
+"""What fits into a column, exactly, and that the quick way of each database stores what the plain way stores."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.errors import PlanError
+from headway.io.columns import Int, Text, column_type
+from headway.io.target import codec
+
+INSTANT = datetime(2024, 2, 29, 23, 59, 58)  # noqa: DTZ001 - columns hold UTC without a zone
+EAST = timezone(timedelta(hours=2))
+
+FITS: list[tuple[str, Any, Any]] = [
+    ("int", "12", 12), ("int", " -7 ", -7), ("int", "+5", 5), ("int", 2**63 - 1, 2**63 - 1), ("int", Decimal("3.0"), 3),
+    ("int", "", None), ("int", None, None),
+    ("float", "1.5e3", 1500.0), ("float", 2, 2.0), ("float", Decimal("0.1"), 0.1), ("float", "", None),
+    ("decimal(5,2)", "1.5", Decimal("1.50")), ("decimal(5,2)", "-999.99", Decimal("-999.99")),
+    ("decimal(5,2)", 3, Decimal("3.00")), ("decimal(5,2)", 12.5, Decimal("12.50")), ("decimal(5,2)", "1e2", Decimal("100.00")),
+    ("decimal(5,2)", "1.500", Decimal("1.50")), ("decimal(5,2)", "", None), ("decimal(38,0)", "9" * 38, Decimal("9" * 38)),
+    ("text", "", ""), ("text", "NULL", "NULL"), ("text", 5, "5"), ("text", True, "true"), ("text", date(2024, 1, 2), "2024-01-02"),
+    ("text", Decimal("1.10"), "1.10"), ("text", "a\x00b", "a\x00b"), ("text", None, None),
+    ("bool", "Yes", True), ("bool", "0", False), ("bool", 1, True), ("bool", False, False), ("bool", "", None),
+    ("date", "2024-02-29", date(2024, 2, 29)), ("date", date(1, 1, 1), date(1, 1, 1)),
+    ("timestamp", "2024-02-29T23:59:58Z", INSTANT), ("timestamp", "2024-03-01 01:59:58+02:00", INSTANT),
+    ("timestamp", datetime(2024, 3, 1, 1, 59, 58, tzinfo=EAST), INSTANT), ("timestamp", INSTANT.replace(tzinfo=UTC), INSTANT),
+    ("timestamp", "2024-02-29T23:59", INSTANT.replace(second=0)),
+]  # fmt: skip
+
+MISFITS: list[tuple[str, Any]] = [
+    ("int", "1.0"), ("int", "1_000"), ("int", "0x1F"), ("int", "٣"), ("int", 2**63), ("int", "9223372036854775808"),
+    ("int", 1.0), ("int", True), ("int", Decimal("1.5")), ("int", "twelve"), ("int", [1]), ("int", "-"),
+    ("float", "nan"), ("float", "inf"), ("float", float("nan")), ("float", "1,5"), ("float", "1_0.0"), ("float", "1e999"),
+    ("decimal(5,2)", "1.234"), ("decimal(5,2)", "1000.00"), ("decimal(5,2)", "NaN"), ("decimal(5,2)", "Infinity"),
+    ("decimal(5,2)", 0.1 + 0.2), ("decimal(5,2)", "1,50"), ("decimal(5,2)", "--3.00"), ("decimal(5,2)", Decimal("0.001")),
+    ("decimal(5,2)", "1.2.3"), ("decimal(5,2)", True), ("decimal(5,2)", "12,5O"),
+    ("text", "\ud800"), ("text", b"bytes"), ("text", ["list"]), ("text", {"a": 1}),
+    ("bool", "maybe"), ("bool", 2), ("bool", 1.0),
+    ("date", "2024-02-30"), ("date", "20240101"), ("date", "01/02/2024"), ("date", INSTANT),
+    ("timestamp", "2024-02-30T10:00:00Z"), ("timestamp", "20240101"), ("timestamp", "yesterday"), ("timestamp", date(2024, 1, 1)),
+    ("timestamp", "2024-13-01T00:00:00Z"), ("timestamp", "2024-01-01T25:00:00Z"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "value", "expected"), FITS)
+def test_a_value_that_fits_is_converted_without_losing_a_digit(kind: str, value: Any, expected: Any) -> None:
+    converted, misfits = column_type(kind).fit([value])
+    assert (list(converted), misfits) == ([expected], {})
+    assert type(converted[0]) is type(expected)
+    assert str(converted[0]) == str(expected)
+
+
+@pytest.mark.parametrize(("kind", "value"), MISFITS)
+def test_a_value_that_does_not_fit_is_named_and_its_neighbours_are_intact(kind: str, value: Any) -> None:
+    type = column_type(kind)
+    good = next(given for name, given, _ in FITS if name == kind)
+    converted, misfits = type.fit([good, value, good])
+    assert list(misfits) == [1]
+    assert str(type) in misfits[1]
+    assert converted[1] is None
+    assert converted[0] == converted[2] == type.fit([good])[0][0]
+
+
+def test_a_narrow_column_has_narrow_limits() -> None:
+    assert Int(8).fit([127, 128, "-128", "-129"])[1].keys() == {1, 3}
+
+
+@pytest.mark.parametrize("text", ["money", "decimal", "decimal(0,0)", "decimal(39,2)", "decimal(4,5)", "json", ""])
+def test_a_type_that_does_not_exist_is_refused_with_those_that_do(text: str) -> None:
+    with pytest.raises(PlanError, match=r"type .*(there are int, float|precision is 1 to 38)"):
+        column_type(text)
+
+
+KINDS = ["int", "float", "decimal(5,2)", "decimal(2,2)", "decimal(4,0)", "text", "bool", "date", "timestamp"]
+NUMBERS = st.text("0123456789-+.eE_ x", max_size=7)
+STAMPS = st.one_of(
+    st.datetimes().map(lambda moment: moment.isoformat(timespec="seconds")),
+    st.from_regex(r"20[0-3][0-9]-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-6][0-9]:[0-6][0-9](Z|)", fullmatch=True),
+    st.text("0123456789-:TZ ", min_size=19, max_size=20),
+)
+VALUES = st.one_of(
+    st.lists(st.integers(-(2**64), 2**64), min_size=1), st.lists(st.integers(-50, 50), min_size=1),
+    st.lists(NUMBERS, min_size=1), st.lists(st.from_regex(r"-?[0-9]{1,3}\.[0-9]{2}", fullmatch=True), min_size=1),
+    st.lists(STAMPS, min_size=1), st.lists(st.text(max_size=4), min_size=1),
+    st.lists(st.decimals(allow_nan=False, places=2), min_size=1), st.lists(st.booleans(), min_size=1),
+    st.lists(st.one_of(st.none(), st.text(max_size=2), st.integers(), st.floats(), st.dates(), st.datetimes()), min_size=1),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("database", ["sqlite", "duckdb"])
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None)  # the first call imports the database
+@given(values=VALUES)
+def test_the_quick_way_stores_exactly_what_the_plain_way_stores(database: str, kind: str, values: list[Any]) -> None:
+    type, stores = column_type(kind), codec(database)
+    quick = stores.quick(type, values)
+    if quick is None:
+        return
+    converted, misfits = type.fit(values)
+    assert not misfits
+    assert None not in converted
+    plain = stores.store(type, converted)
+    if database == "duckdb":
+        assert quick.equals(plain)
+    else:
+        assert list(quick) == list(plain)
+
+
+def test_text_with_a_lone_surrogate_is_no_text_in_any_database() -> None:
+    for database in ("sqlite", "duckdb"):
+        assert codec(database).quick(Text(), ["fine", "\udc80"]) is None
