@@ -66,6 +66,8 @@ class _Unopened:
 
 
 def _is_rows(source: Any) -> bool:
+    if isinstance(source, type):  # a class whose instances can be iterated, as `itertools.count`, makes them
+        return False
     return hasattr(source, "__iter__") or hasattr(source, "__aiter__") or hasattr(source, "read")
 
 
