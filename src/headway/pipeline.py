@@ -74,7 +74,8 @@ class Pipeline(Generic[T]):
     """An immutable description: a source, stages, and what takes their outputs. Nothing runs until it is asked to.
 
     `source`: an iterable, an async iterable, a `Source`, or a function without arguments that
-    returns one. `window`: most items read and not yet through (None: sized by the engine);
+    returns one. `window`: most items read and not yet through (None: sized by the engine;
+    "auto": grows with throughput x slow tail);
     `window_bytes`: the same in bytes; `size`: a function giving a value's bytes. `on_error`: what an
     item's failure means where a stage does not say. `mode="inline"` runs every stage on the calling thread.
 
@@ -95,7 +96,7 @@ class Pipeline(Generic[T]):
         source: Rows[T] | Callable[[], Rows[T]],
         *,
         name: str = "pipeline",
-        window: int | None = None,
+        window: int | Literal["auto"] | None = None,
         window_bytes: int = 256 * 1024 * 1024,
         size: Callable[[Any], int] | None = None,
         on_error: Literal["raise", "skip", "keep", "dead_letter"] = "raise",
@@ -251,7 +252,7 @@ class Pipeline(Generic[T]):
 
             for stage in plan.stages:
                 if stage.spec.on == "process":
-                    packed[stage.spec.name] = check_recipe(recipe_of(stage, self._size, plan.budget))
+                    packed[stage.spec.name] = check_recipe(recipe_of(stage, self._size, plan.window()))
         return plan, packed
 
     def _open(self, how: How) -> Run[T]:

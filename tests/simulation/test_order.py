@@ -113,3 +113,18 @@ def test_the_silent_reorder_happens_with_two_workers_and_no_order() -> None:
 def test_input_order_at_the_sink_keeps_the_last_balance_in_every_schedule() -> None:
     for seed in range(300):
         assert balances("input", 2, seed) == {41: 1, 42: 250, 43: 7}
+
+
+def test_an_automatic_window_grows_to_what_stragglers_need() -> None:
+    service = {"work": lambda _rng, x: 4.0 if x % 400 == 399 else 0.01}
+
+    def run(window: int | str) -> VirtualRun:
+        stage = StageSpec("map", lambda x: x, "work", workers=8, queue=8)
+        plan = make_plan(PipelineSpec("p", (stage, StageSpec("consume", None, "output")), window=window))
+        return VirtualRun(plan, range(20_000), service).run()
+
+    fixed, grown, wide = run(256), run("auto"), run(20_000)
+    assert grown.outputs == list(range(20_000))
+    assert 256 < grown.engine.window.items < 20_000
+    assert grown.now < 0.8 * fixed.now
+    assert grown.now < 1.2 * wide.now

@@ -49,8 +49,10 @@ class Engine(Flow):
         if not self.reading:
             return 0
         first = self.stages[0]
-        if self.plan.spec.window is None:
+        if not isinstance(self.plan.spec.window, int):
             self.window.items = self.plan.window(sum(stage.capacity for stage in self.stages))
+            if self.plan.spec.window == "auto":
+                self.window.items = max(self.window.items, self.times.slow_tail())
         return max(0, min(self.window.room(), first.capacity - first.runnable, BLOCK))
 
     def next_deadline(self) -> float | None:

@@ -47,7 +47,7 @@ class Flow:
         keeps = any(stage.on_error == "keep" for stage in plan.stages)
         self.stages = [Stage(s, i, measure, shows_kept=keeps and i == last, now=now) for i, s in enumerate(plan.stages)]
         self.ordered = plan.spec.order == "input"
-        self.window = Window(plan.window(), plan.spec.window_bytes, plan.budget)
+        self.window = Window(plan.window(), plan.spec.window_bytes, plan.window())
         self.frontier = Frontier()
         self.fates, self.times = Fates(), Timeline(now)
         self.tickets: dict[int, Ticket] = {}

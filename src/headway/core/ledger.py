@@ -42,6 +42,7 @@ class Timeline:
         self.latency_unordered = Histogram()
         self.emitted_roots = 0
         self.emitted_at_end = 0
+        self._tail = (0, 200)
 
     def emit(self, block: Block, now: float) -> None:
         """A block left at the last order point."""
@@ -54,3 +55,12 @@ class Timeline:
         for born, count in births:
             self.latency.record(now - born, count)
             self.latency_unordered.record(max(0.0, now - born - block.waited), count)
+
+    def slow_tail(self) -> int:
+        """Rows that pass while the slowest of 200 is under way: throughput x the 99.5th percentile of latency."""
+        rows, upto = self._tail
+        if self.emitted_roots > upto and self.first_birth is not None and self.last_emission is not None:
+            rate = self.emitted_roots / max(self.last_emission - self.first_birth, 1e-9)
+            rows = max(rows, int(rate * (self.latency.quantile(0.995) or 0.0)))
+            self._tail = rows, self.emitted_roots * 9 // 8
+        return rows

@@ -63,24 +63,15 @@ class Plan:
     stages: list[StagePlan]
     edges: list[Edge]
 
-    @property
-    def batch_items(self) -> int:
-        """Sum of the sizes of all batchers."""
-        return sum(s.size for s in self.spec.steps if isinstance(s, BatchSpec))
-
     def window(self, capacities: int | None = None) -> int:
-        """Most rows in flight. `capacities`: the sum of the queues now (None: at their largest)."""
-        if self.spec.window is not None:
+        """Most rows in flight, and most children. `capacities`: the sum of the queues now (None: at their largest)."""
+        if isinstance(self.spec.window, int):
             return self.spec.window
         slots = sum(s.spec.workers for s in self.stages)
         if capacities is None:
             capacities = sum(s.spec.queue or LARGE_QUEUE for s in self.stages)
-        return max(4 * (slots + capacities), 2 * self.batch_items, 256)
-
-    @property
-    def budget(self) -> int:
-        """Most children of all expansions that may be un-emitted."""
-        return max(self.window(), 2 * self.batch_items)
+        batches = sum(s.size for s in self.spec.steps if isinstance(s, BatchSpec))
+        return max(4 * (slots + capacities), 2 * batches, 256)
 
 
 def make_plan(spec: PipelineSpec) -> Plan:
@@ -96,7 +87,7 @@ def make_plan(spec: PipelineSpec) -> Plan:
         ("window", spec.window, 2 * sum(b.size for b in batchers)),
         ("window_bytes", spec.window_bytes, 2 * sum(b.bytes or 0 for b in batchers)),
     ):
-        if value is not None and value < least:
+        if isinstance(value, int) and value < least:
             raise PlanError(
                 f"{name}={value} is below twice the sum of the batches ({least}), which then could not be filled: "
                 f"set {name}={least} or more, or make the batches smaller"

@@ -107,7 +107,7 @@ class PipelineSpec:
     name: str
     steps: tuple[Step, ...]
     order: str = "input"
-    window: int | None = None
+    window: int | Literal["auto"] | None = None
     window_bytes: int = 256 * 1024 * 1024
     on_error: str = "raise"
 
@@ -115,7 +115,7 @@ class PipelineSpec:
         _check(
             f"pipeline {self.name!r}",
             order=_one_of(self.order, ("input", "none")),
-            window=(self.window is None or _whole(self.window), self.window, "a whole number from 1"),
+            window=(self.window in (None, "auto") or _whole(self.window), self.window, 'a number from 1, or "auto"'),
             window_bytes=(_whole(self.window_bytes), self.window_bytes, "a whole number from 1"),
             on_error=_one_of(self.on_error, ON_ERROR),
         )
