@@ -10,6 +10,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import accumulate
+from types import CodeType
 from typing import Any
 
 import cloudpickle
@@ -32,13 +33,25 @@ class WorkerTraceback(Exception):
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Notes whether anything but plain built-in values was pickled."""
+    """Notes whether anything but plain built-in values was pickled.
+
+    Code keeps the name of its file, which cloudpickle hides, so that tracebacks show its lines.
+    """
 
     custom = False
 
     def reducer_override(self, obj: Any) -> Any:
         self.custom = True
+        if isinstance(obj, CodeType):
+            make, args = self.dispatch_table[CodeType](obj)
+            return make, tuple(obj.co_filename if arg == "<dynamic-code>" else arg for arg in args)
         return super().reducer_override(obj)
+
+
+def _dumps(value: Any) -> bytes:
+    buffer = io.BytesIO()
+    _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+    return buffer.getvalue()
 
 
 Error = tuple[bytes, str, str]
@@ -50,7 +63,7 @@ Packed = bytes | list[bytes | Error]
 def portable(record: Raised) -> Error:
     """An error as bytes that can be read anywhere."""
     try:
-        data = cloudpickle.dumps(record.error, protocol=pickle.HIGHEST_PROTOCOL)
+        data = _dumps(record.error)
     except BaseException:
         data = b""
     return data, told(record.error), record.traceback
@@ -194,8 +207,7 @@ def _whole(answer: Answer, good: list[int], bad: dict[int, Raised], at: list[int
 
 def pack_recipe(recipe: Any) -> bytes:
     """A recipe as bytes. Raises what pickling raises."""
-    data: bytes = cloudpickle.dumps(recipe, protocol=pickle.HIGHEST_PROTOCOL)
-    return data
+    return _dumps(recipe)
 
 
 def culprit(fn: Any) -> str | None:
