@@ -29,7 +29,7 @@ from headway.run.inline import InlineDriver, ignored_by_inline, on_this_thread
 from headway.run.outlet import Discard, take_one
 from headway.run.source import open_rows
 from headway.running import How, Letters, Run, raise_clean
-from headway.stages import StageOptions, make_stage, unique
+from headway.stages import StageOptions, make_stage, pack_stage, unique
 from headway.watch.plan import Plan
 from headway.watch.report import Report, make_report
 
@@ -246,13 +246,9 @@ class Pipeline(Generic[T]):
             output = StageSpec("consume", None, unique("output", spec.steps), queue=last.queue if last else None)
             spec = replace(spec, steps=(*spec.steps, output))
         plan = core.make_plan(spec)
-        packed = {}
-        if mode == "concurrent" and any(stage.spec.on == "process" for stage in plan.stages):
-            from headway.run.process import check_recipe
-
-            for stage in plan.stages:
-                if stage.spec.on == "process":
-                    packed[stage.spec.name] = check_recipe(recipe_of(stage, self._size, plan.window()))
+        packed: dict[str, bytes] = {}
+        for stage in plan.stages if mode == "concurrent" else ():
+            packed |= pack_stage(stage.spec, recipe_of(stage, self._size, plan.window()))
         return plan, packed
 
     def _open(self, how: How) -> Run[T]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Any, Literal, TypedDict
 
 from headway.call import is_async
 from headway.core.spec import Kind, StageSpec, Step
 from headway.errors import PlanError
+from headway.run.worker import Recipe
 
 LATER = ("key", "on_key_failure", "timeout", "deadline", "grace", "retry", "rate", "hedge")
 """Options of the public surface that this version does not have."""
@@ -18,7 +20,7 @@ class StageOptions(TypedDict, total=False):
     """What every stage takes. See `Pipeline` for what each option means."""
 
     workers: int
-    on: Literal["auto", "task", "thread", "process"]
+    on: Literal["auto", "task", "thread", "process"] | Executor
     needs: Literal["none", "input"]
     queue: int | None
     on_error: Literal["raise", "skip", "keep", "dead_letter"] | None
@@ -42,6 +44,8 @@ def make_stage(kind: Kind, fn: Any, options: dict[str, Any], steps: tuple[Step, 
             raise PlanError(f"stage {name!r}: there is no option {option}=; there are {', '.join(OPTIONS)}")
         if option == "workers" and (value == "auto" or isinstance(value, tuple)):
             raise PlanError(f"stage {name!r}: workers={value!r} is not available in this version; give a number")
+        if option == "on" and not isinstance(value, str | Executor):
+            raise PlanError(f"stage {name!r}: on= is a kind of worker or an Executor, not {value!r}")
         if option == "on" and value == "ray":
             raise PlanError(f'stage {name!r}: on="ray" is not available in this version')
     sink = kind == "sink" and not callable(fn)
@@ -82,3 +86,22 @@ def unique(name: str, steps: tuple[Step, ...]) -> str:
     while f"{name}-{number}" in taken:
         number += 1
     return f"{name}-{number}"
+
+
+def pack_stage(spec: StageSpec, recipe: Recipe) -> dict[str, bytes]:
+    """The stage's function as it travels to other processes, by stage name, if it does.
+
+    Raises PlanError for what cannot travel, or does not go with an executor of the user's own.
+    """
+    if spec.on == "process":
+        from headway.run.process import check_recipe
+
+        return {spec.name: check_recipe(recipe)}
+    if isinstance(spec.on, Executor):
+        from headway.run.executor import check_executor, wants_bytes
+        from headway.run.process import check_recipe
+
+        check_executor(recipe)
+        if wants_bytes(spec.on):
+            return {spec.name: check_recipe(recipe)}
+    return {}

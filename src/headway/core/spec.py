@@ -40,7 +40,7 @@ class StageSpec:
     fn: Any
     name: str
     workers: int = 1
-    on: str = "auto"
+    on: Any = "auto"
     needs: str = "none"
     queue: int | None = None
     on_error: str | None = None
@@ -54,7 +54,7 @@ class StageSpec:
         _check(
             f"stage {self.name!r}",
             workers=(_whole(self.workers), self.workers, "a whole number from 1"),
-            on=_one_of(self.on, WORKER_KINDS),
+            on=_one_of(self.on if isinstance(self.on, str) else "auto", WORKER_KINDS),
             needs=_one_of(self.needs, ("none", "input")),
             queue=(self.queue is None or _whole(self.queue), self.queue, "a whole number from 1"),
             on_error=_one_of(self.on_error or "raise", ON_ERROR),

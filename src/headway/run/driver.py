@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import warnings
 from collections.abc import Callable
+from concurrent.futures import Executor
 from functools import partial
 from time import perf_counter
 from typing import Any, Literal
@@ -167,6 +168,10 @@ class Driver:
             from headway.run.process import ProcessWorker
 
             return ProcessWorker(recipe, self._packed[spec.name], self, name)
+        if isinstance(spec.on, Executor):
+            from headway.run.executor import ExecutorWorker
+
+            return ExecutorWorker(recipe, self._packed.get(spec.name), self, spec.on)
         if spec.on == "task":
             return TaskWorker(recipe, self, name, self._warned)
         return ThreadWorker(recipe, self, name, contextvars.copy_context())

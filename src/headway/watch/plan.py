@@ -33,7 +33,7 @@ class Plan:
                 {
                     "name": stage.spec.name,
                     "kind": stage.spec.kind,
-                    "on": stage.spec.on,
+                    "on": stage.spec.on if isinstance(stage.spec.on, str) else type(stage.spec.on).__name__,
                     "workers": stage.spec.workers,
                     "queue": stage.spec.queue,
                     "needs": stage.spec.needs,

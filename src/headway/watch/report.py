@@ -139,7 +139,7 @@ def _stage(stage: Stage, engine: Engine, now: float) -> dict[str, Any]:
     mean = meter.spans["busy"] / meter.timed if meter.timed else None
     visits = meter.timed / engine.fates.read if engine.fates.read else 0.0
     return {
-        "name": spec.name, "on": spec.on, "workers": len(stage.slots),
+        "name": spec.name, "on": spec.on if isinstance(spec.on, str) else type(spec.on).__name__, "workers": len(stage.slots),
         "in": meter.items_in, "out": meter.items_out, "filtered": meter.filtered, "failed": meter.failed,
         "retries": 0, "timeouts": 0, "restarts": meter.restarts,
         "service": {"mean": mean, "p50": meter.service.quantile(0.5), "p99": meter.service.quantile(0.99)},
