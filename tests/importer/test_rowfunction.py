@@ -176,7 +176,7 @@ def test_a_path_is_loaded_with_its_neighbours_and_its_setup(tmp_path: Path) -> N
     path = tmp_path / "neighbour" / "rules.py"
     path.write_text(MODULE)
     function = prepare(f"{path}:f")
-    assert function.call(row_type(["x"])(["1"])) == "a-1"
+    assert function.call(row_type(["x"])(["1"]), *function.state) == "a-1"
     function.close()
 
 

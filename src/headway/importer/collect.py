@@ -43,7 +43,7 @@ class Collector:
         """Take one record's output; give the number of its rows. Raises Unfit and then keeps none of them."""
         try:
             if type(output) is Rows:
-                return self._add_rows(record, output.tables)
+                return self._add_rows(record, output)
             if is_stream(output):
                 return sum(self.add(record, row) for row in output)
             if self._default is None:

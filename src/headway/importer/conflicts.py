@@ -95,7 +95,7 @@ class Refusals:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._highest: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._highest: dict[tuple[str, tuple[str, ...]], int | None] = {}
 
     def losers(self, batches: Iterable[Batch], excluded: Collection[int] = ()) -> Mapping[int, Conflict]:
         """Give source row -> conflict; rows of `excluded` take no part."""
@@ -128,18 +128,19 @@ class Refusals:
         """Give the values that the table holds already; ascending numbers need no look into it."""
         if len(positions) > 1 or not isinstance(table.columns[positions[0]].type, Int):
             return self._target.existing(table, unique.columns, distinct)
-        numbers = {value for value in distinct if value is not None}
+        numbers = distinct - {None} if None in distinct else distinct
         if not numbers:
             return set()
         name = table.name, unique.columns
         highest = self._highest.get(name)
         if highest is None:
             highest = self._target.highest(table.name, unique.columns[0])
-        self._highest[name] = max(numbers if highest is None else {highest, *numbers})
-        if highest is None:
+        top = max(numbers)
+        self._highest[name] = top if highest is None else max(top, highest)
+        if highest is None or min(numbers) > highest:
             return set()
-        candidates = [number for number in numbers if number <= highest] if min(numbers) <= highest else []
-        return self._target.existing(table, unique.columns, candidates) if candidates else set()
+        candidates = [number for number in numbers if number <= highest]
+        return self._target.existing(table, unique.columns, candidates)
 
 
 def _settle(claims: list[tuple[set[Any], Conflict]]) -> Conflict | None:

@@ -25,6 +25,9 @@ from headway.io.csv_records import Layout, Place, Places
 from headway.io.table import Table
 from headway.io.target import codec
 
+YOUNG_OBJECTS = 50_000
+"""New objects before garbage is looked for: a few ranges' rows, which are no garbage."""
+
 
 @dataclass(frozen=True)
 class ParseJob:
@@ -83,6 +86,7 @@ class RangeParser:
         self._row = row_type(job.names)
         self._function = prepare(job.process) if job.process is not None else None
         self._call = self._function.call if self._function is not None else _projecting(job.projection)
+        self._state = self._function.state if self._function is not None else ()
         self._collector = Collector(job.tables, job.default, codec(job.target))
         self._descriptor = os.open(job.path, os.O_RDONLY | os.O_CLOEXEC)
 
@@ -118,7 +122,7 @@ class RangeParser:
         """
         count, width = len(lines), len(self._job.names)
         lines.append(SENTINEL)
-        call, row, add = self._call, self._row, self._collector.add
+        call, row, state, add = self._call, self._row, self._state, self._collector.add
         layout, faults = result.layout, dict[int, Fault]()
         index, until, shift = -1, 0, 0
         alarms = iter((*undecoded, count))
@@ -143,7 +147,7 @@ class RangeParser:
                     faults[index] = fault
                     continue
             try:
-                output = call(row(record)) if call is not None else record
+                output = call(row(record), *state) if call is not None else record
                 if output is DROP or (output is not None and not add(index, output)):
                     result.filtered.append(index)
                 elif output is None:
@@ -174,10 +178,14 @@ class RangeParser:
 def open_parser(job: ParseJob) -> Iterator[RangeParser]:
     """Make a worker's parser, and close it at its end."""
     parser = RangeParser(job)
+    before = gc.get_threshold()
     gc.freeze()  # what `setup` loaded stays; collecting would go through it again and again
+    gc.set_threshold(YOUNG_OBJECTS, *before[1:])
     try:
         yield parser
     finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
         parser.close()
 
 

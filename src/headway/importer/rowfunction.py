@@ -33,22 +33,17 @@ class Reject(Exception):
         return f"{self.reason}: {self.message}" if self.message else self.reason
 
 
-class Rows:
-    """Output rows for several tables, made by `rows`."""
-
-    __slots__ = ("tables",)
-
-    def __init__(self, tables: Mapping[str, Any]) -> None:
-        self.tables = tables
-
-
-def rows(**tables: OutputRow | list[OutputRow]) -> Rows:
-    """Return rows for several tables from a row function: ``rows(ledger={...}, balances=[{...}, {...}])``.
+class Rows(dict[str, Any]):
+    """Rows for several tables, returned by a row function: ``rows(ledger={...}, balances=[{...}, {...}])``.
 
     Each table gets a row (a mapping, or a sequence in column order) or a list of rows. They stand
     or fall together with all that came from the same source row.
     """
-    return Rows(tables)
+
+    __slots__ = ()
+
+
+rows = Rows
 
 
 class Row(tuple[str, ...]):
@@ -81,9 +76,10 @@ def row_type(names: Sequence[str]) -> type[Row]:
 
 
 class RowFunction(NamedTuple):
-    """A row function ready to be called with a row alone."""
+    """A row function ready to be called as ``call(row, *state)``."""
 
-    call: Callable[[Row], Any]
+    call: Callable[..., Any]
+    state: tuple[Any, ...]
     close: Callable[[], None]
 
 
@@ -111,7 +107,7 @@ def load(reference: str | Callable[..., Any]) -> tuple[Callable[..., Any], Calla
 
 
 def prepare(reference: str | Callable[..., Any]) -> RowFunction:
-    """Load a row function, run its module's `setup`, and make it callable with a row alone.
+    """Load a row function and run its module's `setup`, whose result is the `state`.
 
     An async function is driven to its end row by row on a loop of its own; what an async generator
     yields is collected. Whatever `setup` raises goes to the caller.
@@ -120,27 +116,22 @@ def prepare(reference: str | Callable[..., Any]) -> RowFunction:
     if not (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)) and (
         setup is None or not inspect.iscoroutinefunction(setup)
     ):
-        return RowFunction(_bound(function, setup and setup(), has_setup=setup is not None), lambda: None)
+        return RowFunction(function, () if setup is None else (setup(),), lambda: None)
     loop = asyncio.new_event_loop()
     run = loop.run_until_complete
-    state = setup() if setup else None
-    if inspect.isawaitable(state):
-        state = run(_awaited(state))
-    bound = _bound(function, state, has_setup=setup is not None)
+    state: tuple[Any, ...] = () if setup is None else (setup(),)
+    if state and inspect.isawaitable(state[0]):
+        state = (run(_awaited(state[0])),)
     if inspect.isasyncgenfunction(function):
-        return RowFunction(lambda row: iter(run(_collected(bound(row)))), loop.close)
+        return RowFunction(lambda *given: iter(run(_collected(function(*given)))), state, loop.close)
     if inspect.iscoroutinefunction(function):
-        return RowFunction(lambda row: run(bound(row)), loop.close)
-    return RowFunction(bound, loop.close)
+        return RowFunction(lambda *given: run(function(*given)), state, loop.close)
+    return RowFunction(function, state, loop.close)
 
 
 def is_stream(output: Any) -> bool:
     """Whether a row function's output is something that yields rows."""
     return isinstance(output, (Generator, Iterator))
-
-
-def _bound(function: Callable[..., Any], state: Any, *, has_setup: bool) -> Callable[[Row], Any]:
-    return (lambda row: function(row, state)) if has_setup else function
 
 
 async def _awaited(awaitable: Any) -> Any:

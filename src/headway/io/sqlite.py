@@ -46,7 +46,7 @@ _WRITTEN: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-_STAMPS = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}Z?,)*", re.ASCII)
+_STAMPS = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}Z?+,)*+", re.ASCII)
 
 
 def quick(type: ColumnType, values: Sequence[Any]) -> Sequence[Any] | None:
@@ -103,9 +103,9 @@ def pack(_table: Table, columns: Sequence[Any]) -> bytes:
 
 @lru_cache
 def _decimals(precision: int, scale: int) -> re.Pattern[str]:
-    whole = f"[1-9][0-9]{{0,{precision - scale - 1}}}" if precision > scale else "0"
+    whole = f"[1-9][0-9]{{0,{precision - scale - 1}}}+" if precision > scale else "0"
     point = rf"\.[0-9]{{{scale}}}" if scale else ""
-    return re.compile(rf"(?:-?(?:{whole}|0){point},)*", re.ASCII)
+    return re.compile(rf"(?:-?+(?:{whole}|0){point},)*+", re.ASCII)
 
 
 class SQLiteTarget:
