@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
@@ -49,7 +50,7 @@ def check_recipe(recipe: Recipe) -> bytes:
 
 
 class ProcessWorker:
-    """One child process. A thread of the parent writes to it, another reads, so the loop never waits for a pipe."""
+    """One child process. A thread of the parent starts it and writes to it, another reads: the loop never waits."""
 
     def __init__(self, recipe: Recipe, packed: bytes, events: Events, name: str) -> None:
         self._recipe, self._packed, self._events, self.name = recipe, packed, events, name
@@ -65,25 +66,36 @@ class ProcessWorker:
         return self._child.pid if self._child else None
 
     def start(self) -> None:
-        """Start the child."""
+        """Have the child started, in a thread: that takes longer than the loop may be held."""
+        self._begin(self._write)
+
+    def _begin(self, target: Callable[..., None], *args: Any) -> None:
+        thread = threading.Thread(target=target, args=args, name=f"{self.name}-pipe", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _spawn(self) -> Connection:
+        """Start the child and the thread that reads from it; the pipe to write to."""
         child_in, parent_out = os.pipe()
         parent_in, child_out = os.pipe()
         path = json.dumps([str(Path(entry).absolute()) for entry in sys.path])
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - as multiprocessing does
         command = [sys.executable, *flags, "-c", _BOOT, path, str(child_in), str(child_out)]
+        out, into = Connection(parent_out, readable=False), Connection(parent_in, writable=False)
         try:
             # A process group of its own: Ctrl-C in the terminal is the parent's to act on.
             self._child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, pass_fds=(child_in, child_out), process_group=0
             )
+        except BaseException:
+            out.close()
+            into.close()
+            raise
         finally:
             os.close(child_in)
             os.close(child_out)
-        out, into = Connection(parent_out, readable=False), Connection(parent_in, writable=False)
-        for target, pipe in ((self._write, out), (self._read, into)):
-            thread = threading.Thread(target=target, args=(pipe,), name=f"{self.name}-pipe", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        self._begin(self._read, self._child, into)
+        return out
 
     def submit(self, job: Job) -> None:
         """Send a job."""
@@ -105,15 +117,14 @@ class ProcessWorker:
 
     async def join(self, timeout_s: float) -> bool:
         """Wait for the child's end; one that does not end in time is terminated, then killed."""
-        child = self._child
-        if child is None:
+        if not self._threads:
             return True
         self._stopping = True
         for limit, harsher in ((timeout_s, signal.SIGTERM), (GRACE_S, signal.SIGKILL), (GRACE_S, None)):
             if await self._ended(limit):
                 break
-            if harsher is not None:
-                child.send_signal(harsher)
+            if harsher is not None and self._child is not None:
+                self._child.send_signal(harsher)
         self._outbox.put(None)
         for thread in self._threads:
             thread.join(GRACE_S)
@@ -127,8 +138,14 @@ class ProcessWorker:
             pause = min(2 * pause, 0.02)
         return self._over.is_set()
 
-    def _write(self, pipe: Connection) -> None:
+    def _write(self) -> None:
         batched = self._recipe.kind == "map_batches"
+        try:
+            pipe = self._spawn()
+        except OSError as error:
+            self._events.broken(self, raised(error))
+            self._over.set()
+            return
         try:
             pipe.send_bytes(self._packed)
             while (message := self._outbox.get()) is not None:
@@ -142,8 +159,7 @@ class ProcessWorker:
         finally:
             pipe.close()
 
-    def _read(self, pipe: Connection) -> None:
-        assert self._child is not None
+    def _read(self, child: subprocess.Popen[bytes], pipe: Connection) -> None:
         try:
             while True:
                 kind, *rest = pickle.loads(pipe.recv_bytes())
@@ -157,10 +173,10 @@ class ProcessWorker:
             pass
         finally:
             pipe.close()
-        code = self._child.wait()
+        code = child.wait()
         if not self._stopping:
             self._outbox.put(None)
-            self._events.died(self, raised(_death(self._recipe.name, self._child.pid, code)))
+            self._events.died(self, raised(_death(self._recipe.name, child.pid, code)))
         self._over.set()
 
 
