@@ -260,6 +260,27 @@ def test_a_setup_that_fails_is_a_failed_run_without_a_traceback(headway: Any) ->
     assert "Traceback" not in err
 
 
+def test_what_a_row_function_prints_does_not_mix_with_the_json(headway: Any) -> None:
+    write("a.csv", "x\n1\n2\n")
+    write("rules.py", "def f(row):\n    print('row', row.x)\n    return row\n")
+    child = subprocess.run(
+        [sys.executable, "-m", "headway", "import", "a.csv", "--to", "a.db", "--process", "rules.py:f", "--json"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(child.stdout)["written"] == 2
+    assert "row 1" in child.stderr
+
+
+def test_a_row_that_ends_its_process_fails_the_run_and_its_lines_are_named(headway: Any) -> None:
+    write("a.csv", "x\n1\n2\n")
+    write("rules.py", "import os\ndef f(row):\n    os._exit(7) if row.x == '2' else None\n    return row\n")
+    status, _, err = headway("import", "a.csv", "--to", "a.db", "--process", "rules.py:f", "--workers", "1")
+    assert status == 1
+    assert "in the rows from line 2 to byte 6" in err
+    assert "exit code 7" in err
+    assert "Traceback" not in err
+
+
 def test_a_database_that_another_program_writes_to_is_an_error_that_says_so(headway: Any) -> None:
     write("a.csv", "x\n1\n")
     connection = sqlite3.connect("a.db", isolation_level=None)

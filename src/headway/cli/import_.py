@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from headway.cli.import_display import Display, summary, warn
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, RunErrors
 from headway.importer.job import ImportJob, TooManyRejects
 
 REJECTS_STATUS = 3
@@ -89,6 +89,10 @@ def import_command(sources: tuple[str, ...], as_json: bool, quiet: bool, verbose
             if isinstance(error, TooManyRejects):
                 click.echo(f"headway: {error}", err=True)
                 return REJECTS_STATUS
+            if isinstance(error, RunErrors):  # each worker says the same where a `setup` fails
+                for message in dict.fromkeys(map(str, error.exceptions)):
+                    click.echo(f"headway: {message}", err=True)
+                return 1
             if job.began:
                 click.echo("The same command goes on behind the last row that was committed.", err=True)
             raise

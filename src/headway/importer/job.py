@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headway.errors import CheckpointError, HeadwayError, PlanError, RunError, TooManyFailures
+from headway.errors import CheckpointError, HeadwayError, PlanError, RunError, StageError, TooManyFailures
 from headway.importer.bookkeeping import Bookkeeping, Counts, Position, SavedJob
 from headway.importer.declare import Binding, Declaration, bind, read_tables
 from headway.importer.limits import RejectLimit
@@ -23,7 +23,7 @@ from headway.importer.report import in_rows
 from headway.importer.rowfunction import load
 from headway.importer.writer import RANGES_A_COMMIT, ImportWriter, Stopped
 from headway.io.csv_format import CsvFormat
-from headway.io.csv_ranges import CsvRanges
+from headway.io.csv_ranges import CsvRanges, Range
 from headway.io.target import Address, Target
 from headway.pipeline import Pipeline
 from headway.watch.report import Report
@@ -187,6 +187,9 @@ class ImportJob:
             self._conclude(writer)
         except (RunError, KeyboardInterrupt) as error:
             report = getattr(error, "report", None)
+            if isinstance(error, StageError) and isinstance(error.value, Range):
+                where = f"{self.path}, in the rows from line {error.value.line} to byte {error.value.end}"
+                error.args = (f"{where}: {error}",)
             raise
         finally:
             self._settle(writer, counts, report)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -176,17 +177,18 @@ class RangeParser:
 
 @contextmanager
 def open_parser(job: ParseJob) -> Iterator[RangeParser]:
-    """Make a worker's parser, and close it at its end."""
-    parser = RangeParser(job)
-    before = gc.get_threshold()
-    gc.freeze()  # what `setup` loaded stays; collecting would go through it again and again
-    gc.set_threshold(YOUNG_OBJECTS, *before[1:])
-    try:
-        yield parser
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
-        parser.close()
+    """Make a worker's parser, and close it at its end. What the row function prints goes to standard error."""
+    with redirect_stdout(sys.stderr):
+        parser = RangeParser(job)
+        before = gc.get_threshold()
+        gc.freeze()  # what `setup` loaded stays; collecting would go through it again and again
+        gc.set_threshold(YOUNG_OBJECTS, *before[1:])
+        try:
+            yield parser
+        finally:
+            gc.set_threshold(*before)
+            gc.unfreeze()
+            parser.close()
 
 
 def parse_range(span: Range, parser: RangeParser) -> RangeResult:
