@@ -24,11 +24,12 @@ from headway.core import plan as core
 from headway.core.block import Drop
 from headway.core.spec import BatchSpec, Kind, PipelineSpec, StageSpec, Step, UnbatchSpec
 from headway.errors import Failure, HeadwayError, PlanError
+from headway.io.deadletter import Letters
 from headway.run.driver import recipe_of
 from headway.run.inline import InlineDriver, ignored_by_inline, on_this_thread
 from headway.run.outlet import Discard, take_one
 from headway.run.source import open_rows
-from headway.running import How, Letters, Run, raise_clean
+from headway.running import How, Run, raise_clean
 from headway.stages import StageOptions, make_stage, pack_stage, unique
 from headway.watch.plan import Plan
 from headway.watch.report import Report, make_report
@@ -312,7 +313,7 @@ class Pipeline(Generic[T]):
         if made.mode == "inline":
             return list(self._inline(made))
         values: list[T] = []
-        self._open(made).start_thread(Discard(values)).run_to_end()
+        self._open(made).run_to_end(Discard(values), signals=False)
         return values
 
     def run(self, **how: Any) -> Report:
@@ -327,7 +328,7 @@ class Pipeline(Generic[T]):
             for _ in self._inline(made, reports):
                 pass
             return reports[0]
-        return self._open(made).start_thread(Discard()).run_to_end()
+        return self._open(made).run_to_end(Discard(), signals=True)
 
     async def arun(self, **how: Any) -> Report:
         """As `run`, on the caller's event loop. Signals only with ``handle_signals=True``."""
@@ -359,6 +360,11 @@ class Pipeline(Generic[T]):
         try:
             while await take_one(values, hand):
                 yield hand.pop()
+        except GeneratorExit:
+            await values.aclose()
+            if driver.unclosed:
+                raise_clean(driver.unclosed[0])
+            raise
         finally:
             await values.aclose()
             letters.close()

@@ -9,25 +9,22 @@ import asyncio
 import contextvars
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Generic, Literal, NoReturn, Self, TypeVar
 
 from headway.core.plan import Plan
-from headway.errors import Failure, HeadwayError, PlanError, RunError
-from headway.io.deadletter import DeadLetterFile
+from headway.errors import HeadwayError, PlanError, RunError
+from headway.io.deadletter import Letters
 from headway.run.driver import Driver, Mode
 from headway.run.outlet import Discard, LoopOutlet, ThreadOutlet
 from headway.run.source import open_rows
 from headway.run.stop import SignalStops
-from headway.text import told
 from headway.watch.progress import Progress
 from headway.watch.report import Report, make_report
 
 T = TypeVar("T")
-KEPT_IN_MEMORY = 10_000
-"""Dead letters that are kept where the user named no place for them."""
 
 _inside: contextvars.ContextVar[Any] = contextvars.ContextVar("headway_run", default=None)
 
@@ -60,50 +57,6 @@ class How:
             raise PlanError(f"drain_timeout must be 0 or more seconds, not {self.drain_timeout!r}")
         if self.mode not in (None, "concurrent", "inline"):
             raise PlanError(f'mode must be "concurrent" or "inline", not {self.mode!r}')
-
-
-@dataclass
-class Letters:
-    """Where dead letters go: a file, a list, a function, a `Sink`, or memory up to a limit."""
-
-    place: Any
-    kept: list[Failure] = field(default_factory=list)
-    _write: Callable[[Failure], Any] | None = None
-    _close: Callable[[], Any] | None = None
-
-    def __post_init__(self) -> None:
-        place = self.place
-        if isinstance(place, list):
-            self._write = place.append
-        elif hasattr(place, "write") and hasattr(place, "open"):
-            place.open(None)
-            self._write = lambda failure: place.write([failure])
-            self._close = lambda: (place.commit({}), place.close(None))
-        elif callable(place):
-            self._write = place
-        elif place is not None:
-            file = DeadLetterFile(place)
-            self._write, self._close = file.write, file.close
-
-    def take(self, failure: Failure) -> str | None:
-        """Keep a failure; the reason if that is not possible."""
-        failure.error.__traceback__ = None  # its text is kept; frames would hold the items of the run
-        if self._write is None:
-            if len(self.kept) >= KEPT_IN_MEMORY:
-                return f"more than {KEPT_IN_MEMORY:,} dead letters; name a place for them with dead_letters=path"
-            self.kept.append(failure)
-            return None
-        try:
-            self._write(failure)
-        except Exception as error:
-            return f"a dead letter could not be kept: {told(error)}"
-        return None
-
-    def close(self) -> None:
-        """Close the file or sink."""
-        if self._close is not None:
-            close, self._close = self._close, None
-            close()
 
 
 class Run(Generic[T]):
@@ -139,7 +92,11 @@ class Run(Generic[T]):
 
     def start_thread(self, outlet: Any) -> Self:
         """Run on a loop of its own."""
-        driver = self._make(outlet)
+        self._start_thread(self._make(outlet))
+        return self
+
+    def _start_thread(self, driver: Driver) -> None:
+        outlet = self._outlet
         context = contextvars.copy_context()
         context.run(_inside.set, self)
 
@@ -152,7 +109,6 @@ class Run(Generic[T]):
 
         self._thread = threading.Thread(target=context.run, args=(main,), name=f"headway-{self._name}", daemon=True)
         self._thread.start()
-        return self
 
     def start_task(self, outlet: Any) -> Self:
         """Run on the running loop."""
@@ -166,29 +122,36 @@ class Run(Generic[T]):
         return self.start_thread(Discard() if self._sink else ThreadOutlet())
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        self._leave()
+        left = self._leave(error)
         self._join()
         self._letters.close()
-        if error is None and not self._iterated:
-            self._raise()
+        self._raise_leaving(error, left)
 
     async def __aenter__(self) -> Self:
         return self.start_task(Discard() if self._sink else LoopOutlet())
 
     async def __aexit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        self._leave()
+        left = self._leave(error)
         if self._task is not None:
             await self._task
         self._letters.close()
-        if error is None and not self._iterated:
-            self._raise()
+        self._raise_leaving(error, left)
 
-    def _leave(self) -> None:
-        """The consumer goes: what it has not taken is not wanted."""
-        if not self._sink and isinstance(self._outlet, ThreadOutlet | LoopOutlet) and not self.ended:
-            self._iterated = True
+    def _leave(self, error: BaseException | None) -> bool:
+        """The block ends. A consumer that goes early, or any error, means that what is left is not wanted."""
+        left = (error is not None or not self._sink) and not self.ended
+        if left:
             self.cancel()
-            self._outlet.answer()
+            if isinstance(self._outlet, ThreadOutlet | LoopOutlet):
+                self._outlet.answer()
+        return left
+
+    def _raise_leaving(self, error: BaseException | None, left: bool) -> None:
+        """Of a run that was left, items may have failed that nobody asked for; what could not be closed is told."""
+        if error is None and left and self.driver.unclosed:
+            raise_clean(self._with_report(self.driver.unclosed[0]))
+        if error is None and not left and not self._iterated:
+            self._raise()
 
     # ---- iterating
 
@@ -283,17 +246,26 @@ class Run(Generic[T]):
         self._raise()
         return self.report
 
-    def run_to_end(self) -> Report:
-        """Wait with progress and signals as asked, as `Pipeline.run` does."""
+    def run_to_end(self, outlet: Any, *, signals: bool) -> Report:
+        """Start and wait, with progress and signals as asked; `signals`: whether they stop it where nobody says."""
         how = self._how
+        wanted = signals if how.handle_signals is None else how.handle_signals
+        driver = self._make(outlet)
         with (
-            SignalStops(lambda mode: self._ask(mode, None), wanted=how.handle_signals is not False) as stops,
+            SignalStops(lambda mode: self._ask(mode, None), wanted=wanted) as stops,
             Progress(how.progress, self._name, how.total) as progress,
         ):
-            while not self.ended:
-                self._join(0.1)
-                progress.show(self.driver.engine)
-        self._letters.close()
+            try:
+                self._start_thread(driver)
+                while not self.ended:
+                    self._join(0.1)
+                    progress.show(driver.engine)
+            except BaseException:
+                self.cancel()
+                self._join()
+                raise
+            finally:
+                self._letters.close()
         self._raise_stopped(stops.first)
         return self.report
 

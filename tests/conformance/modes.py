@@ -177,8 +177,10 @@ def _inline(pipeline: Pipeline[Any], source: Any, leave: int | None, seed: int) 
     except Exception as error:
         out.error = error
         reports.append(getattr(error, "report", None))
-    finally:
+    try:
         values.close()
+    except Exception as error:
+        out.error = error
     return _read(out, reports[0]) if reports else out
 
 

@@ -137,6 +137,14 @@ def test_a_taking_down_that_raises_fails_the_run_after_everything_was_delivered(
         assert str(out.error) == f"the clean-up of stage 'use' failed: {error}: {TEXTS[error]}"
 
 
+@pytest.mark.parametrize("kind", LEAVES)
+@pytest.mark.parametrize("mode", REAL)
+def test_a_taking_down_that_raises_after_leaving_early_is_told(tmp_path, mode, kind):
+    setup = make_setup(kind, tmp_path / "notes", leave="ValueError")
+    with pytest.raises(StageError, match="the clean-up of stage 'use' failed: ValueError: bad"):
+        raise run(mode, describe(setup), range(10_000), leave=3).error or AssertionError("nothing was raised")
+
+
 def test_a_taking_down_that_raises_in_a_process_fails_the_run_in_the_same_way(tmp_path):
     out = run("process", describe(make_setup("context", tmp_path / "notes", leave="Fatal"), workers=1), range(5))
     assert out.outputs == [0, 10, 20, 30, 40]

@@ -237,6 +237,26 @@ def test_a_source_that_fails_while_it_is_closed_fails_the_run(mode, kind):
 
 
 @pytest.mark.parametrize("mode", ["inline", "task", "thread"])
+def test_a_source_that_cannot_be_closed_after_leaving_early_is_told(mode):
+    def rows():
+        try:
+            yield from range(10_000)
+        finally:
+            raise ValueError("bad")
+
+    out = run(mode, describe, rows, leave=3)
+    assert out.outputs == [0, 10, 20]
+    assert type(out.error) is SourceError
+    assert str(out.error.__cause__) == "bad"
+
+
+@pytest.mark.parametrize("mode", ["inline", "task", "thread"])
+def test_an_item_that_fails_ahead_of_a_consumer_that_leaves_is_not_its_concern(mode):
+    out = run(mode, describe, [1, 2, 3, None, 5], leave=1)
+    assert (out.outputs, out.error) == ([10], None)
+
+
+@pytest.mark.parametrize("mode", ["inline", "task", "thread"])
 def test_an_iterator_is_used_up_by_the_first_run_and_the_next_says_so(mode):
     pipeline = Pipeline(iter(range(5))).map(ten)
     how = {"mode": "inline"} if mode == "inline" else {}

@@ -27,7 +27,7 @@ from headway.text import told
 
 SOURCE_GRACE_S = 1.0
 """How long a drain waits for a read that is going on."""
-LEFT_BEHIND_S = 2.0
+LEFT_BEHIND_S = 1.0
 """How long the end of a run waits for a call that was given up."""
 PATIENT_S = 24 * 3600.0
 """How long it waits for set-ups and sinks to close."""
@@ -71,7 +71,9 @@ class Driver:
         self._errors: list[Blamed] = []
         self._offered = 0
         self._reader: Reader | None = None
-        self._aborted = self._closing = False
+        self.unclosed: list[Blamed] = []
+        """What could not be opened, committed or closed."""
+        self._aborted = self._closing = self._source_left = False
         self._tick: asyncio.TimerHandle | None = None
         self._tick_at = 0.0
         self.mailbox: Mailbox | None = None
@@ -92,7 +94,12 @@ class Driver:
             for stage in self.engine.stages:
                 for slot in stage.slots:
                     self.replace(slot)
-            await self._opened
+            # Where something has to be opened, nothing is read before it is.
+            if any(
+                stage.spec.setup or stage.spec.kind == "sink" or stage.spec.on == "process"
+                for stage in self.engine.stages
+            ):
+                await self._opened
             if not self.engine.finished:
                 self._reader = make_reader(self._source, self.mailbox, self._on_rows, self._on_end)
                 self._reader.start()
@@ -212,6 +219,7 @@ class Driver:
         # Every worker of a stage meets the same obstacle: it is told once.
         if not any(str(known) == str(error) for known in self._errors):
             self._errors.append(error)
+            self.unclosed.append(error)
         if not self._closing:
             self._abandon()
 
@@ -236,6 +244,8 @@ class Driver:
         self._on_rows()
         if error is not None:
             self._errors.append(source_error(self._offered, error))
+            if self._closing:
+                self.unclosed.append(self._errors[-1])
         self.engine.end(perf_counter())
 
     # ---- stopping
@@ -256,6 +266,7 @@ class Driver:
 
     def _end_reading(self) -> None:
         """The source does not come back: go on without it."""
+        self._source_left = True
         if not self.engine.finished:
             self.engine.end(perf_counter())
 
@@ -314,7 +325,7 @@ class Driver:
         commit = not self._aborted and not any(isinstance(e, SinkError | InternalError) for e in self._errors)
         if self._reader is not None:
             self._reader.stop()
-            if not await self._reader.join(LEFT_BEHIND_S):
+            if not await self._reader.join(0.0 if self._source_left else LEFT_BEHIND_S):
                 self._leave_behind("the source is still in a read that does not return")
         reason = self._errors[0] if self._errors else None
         for worker in self._workers.values():

@@ -50,6 +50,8 @@ class InlineDriver:
         self._outputs: deque[tuple[Job, list[Any]]] = deque()
         self._sessions: dict[tuple[int, int], Session] = {}
         self._errors: list[Blamed] = []
+        self.unclosed: list[Blamed] = []
+        """What could not be opened, committed or closed."""
         self._offered = 0
         self._aborted = False
 
@@ -156,6 +158,7 @@ class InlineDriver:
         if isinstance(error, _not_the_users()):
             raise error
         self._errors.append(worker_error(stage, what, error))
+        self.unclosed.append(self._errors[-1])
         self._aborted = True
         self.engine.stop("abort", perf_counter())
 
@@ -200,6 +203,7 @@ class InlineDriver:
             await rows.close()
         except Exception as error:
             self._errors.append(source_error(self._offered, error))
+            self.unclosed.append(self._errors[-1])
         for (index, _), session in self._sessions.items():
             try:
                 await session.close(reason, commit=commit)
@@ -305,9 +309,11 @@ def on_this_thread(values: AsyncGenerator[T, None], *, asynchronous: bool) -> Ge
                 return
             yield hand.pop()
     finally:
-        step(values.aclose())
-        if runner is not None:
-            runner.close()
+        try:
+            step(values.aclose())
+        finally:
+            if runner is not None:
+                runner.close()
 
 
 def ignored_by_inline(plan: Plan) -> list[str]:
