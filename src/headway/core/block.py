@@ -15,6 +15,7 @@ from __future__ import annotations
 import enum
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from headway.errors import Failure
@@ -61,6 +62,7 @@ def child(tag: Tag, number: int) -> tuple[int, ...]:
     return (tag, number) if type(tag) is int else (*tag, number)  # type: ignore[misc]
 
 
+@dataclass(slots=True)
 class Members:
     """What a batch carries: the tags of its members, in order.
 
@@ -69,10 +71,10 @@ class Members:
     place is in the list and has had its fate.
     """
 
-    __slots__ = ("births", "children", "tags", "weight")
-
-    def __init__(self, tags: Sequence[Tag], births: list[tuple[float, int]], weight: int, children: int) -> None:
-        self.tags, self.births, self.weight, self.children = tags, births, weight, children
+    tags: Sequence[Tag]
+    births: list[tuple[float, int]]
+    weight: int
+    children: int
 
 
 class Block:
@@ -154,12 +156,22 @@ class Block:
             head.kept = {at: failure for at, failure in kept.items() if at < head.hi} or None
             self.kept = {at: failure for at, failure in kept.items() if at >= head.hi} or None
 
-    def absorb(self, tombstones: Block) -> None:
-        """Extend over the block behind, which holds no value."""
-        self.hi = tombstones.hi
-        self.nbytes += tombstones.nbytes
-        if tombstones.kept:
-            self.kept = {**(self.kept or {}), **tombstones.kept}
+    def joins(self, behind: Block) -> bool:
+        """Take the block that follows into this one, if no value is missing between and within them."""
+        if not (isinstance(self.tags, range) and isinstance(behind.tags, range) and self.hi == behind.lo):
+            return False
+        if self.tags.stop != behind.tags.start:
+            return False
+        self.tags, self.values = range(self.tags.start, behind.tags.stop), self.values + behind.values
+        self.absorb(behind)
+        return True
+
+    def absorb(self, behind: Block) -> None:
+        """Extend over the block behind, whose values are taken care of."""
+        self.hi = behind.hi
+        self.nbytes += behind.nbytes
+        if behind.kept:
+            self.kept = {**(self.kept or {}), **behind.kept}
 
     def show_kept(self) -> None:
         """Put the kept failures among the values, each at its place."""

@@ -68,8 +68,7 @@ class Engine(Flow):
         lo = self._seq
         self._seq += len(rows)
         self.fates.read += len(rows)
-        if self.times.first_birth is None:
-            self.times.first_birth = now
+        self.times.first_birth = now if self.times.first_birth is None else self.times.first_birth
         self.window.admit(len(rows), nbytes, largest)
         block = Block((lo,), (self._seq,), range(lo, self._seq), list(rows), nbytes, now)
         self._enter(0, self._before_cut([block]), now)
@@ -170,8 +169,9 @@ class Engine(Flow):
             before -= block.nbytes
             self._count_children(block, 1)
         self.window.nbytes -= before
-        for failure in done.failures:
-            self._fail(failure, stage, now)
+        before = stage.meter.failed - done.dead
+        for number, failure in enumerate(done.failures, 1):
+            self._fail(failure, stage, before + number * done.dead // len(done.failures), now)
         if done.parked is not None and self._before_cut([done.parked]):
             ticket.base += done.made
             ticket.blocks, ticket.count = [done.parked], 1

@@ -22,10 +22,9 @@ from headway.errors import Failure
 class Commands(Protocol):
     """What the engine asks of its driver. None of these may block; answers come as events.
 
-    `dispatch`: run `job` on the worker of `slot`. `resume`: continue the expansion that paused under
-    `ticket`, for up to `limit` more children. `recall`: answer for `ticket` as soon as the call that
-    runs ends, with the rest un-started. `replace`: the worker is gone, start another. `set_aside`:
-    keep the record of an item that failed.
+    `resume`: continue the expansion that paused under `ticket`, for up to `limit` more children.
+    `recall`: answer for `ticket` as soon as the call that runs ends, with the rest un-started.
+    `replace`: the worker is gone, start another. `set_aside`: keep the record of a failed item.
     """
 
     def dispatch(self, slot: Slot, job: Job) -> None: ...
@@ -36,12 +35,11 @@ class Commands(Protocol):
 
 
 class Flow:
-    """What is where. The engine, above it, takes events and hands out work."""
+    """What is where; the engine, above it, takes events and hands out work. `measure`: bytes of a list of values."""
 
     def __init__(
         self, plan: Plan, commands: Commands, now: float = 0.0, *, measure: Callable[[Sequence[Any]], int]
     ) -> None:
-        """`measure` gives the bytes of a list of values."""
         self.plan, self._commands = plan, commands
         last = len(plan.stages) - 1
         keeps = any(stage.on_error == "keep" for stage in plan.stages)
@@ -109,7 +107,7 @@ class Flow:
             block.tags, block.values, block.members = [], [], None
             self.window.children -= members.children
             self.fates.dead += members.weight
-            self._fail(failure, stage, now)
+            self._fail(failure, stage, stage.meter.failed, now)
             return [block]
         if sum(len(out.values) + len(out.kept or ()) for out in outs) != len(members.tags):
             count = sum(len(out.values) for out in outs)
@@ -150,8 +148,8 @@ class Flow:
         if stage.index == len(self.stages) - 1:
             fates.written += done.items_out
 
-    def _fail(self, failure: Failure, stage: Stage, now: float) -> None:
-        """Act on a failure by the policy of its stage."""
+    def _fail(self, failure: Failure, stage: Stage, count: int, now: float) -> None:
+        """Act on a failure, the `count`-th of its stage, by the policy of that stage."""
         if len(self.failures) < 20:
             self.failures.append(failure)
         policy, allowed, meter = stage.on_error, stage.spec.max_failures, stage.meter
@@ -161,8 +159,8 @@ class Flow:
             allowed = allowed * meter.items_in if meter.items_in >= 100 else None
         if policy == "raise":
             self.fail(failure, now)
-        elif allowed is not None and meter.failed > allowed:
-            text = f"stage {stage.spec.name!r}: {meter.failed} items failed, max_failures={stage.spec.max_failures}"
+        elif allowed is not None and count > allowed:
+            text = f"stage {stage.spec.name!r}: {count} items failed, max_failures={stage.spec.max_failures}"
             self.fail(failure, now, text)
 
     def fail(self, failure: Failure, now: float, too_many: str | None = None) -> None:

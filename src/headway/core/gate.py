@@ -29,8 +29,7 @@ class Gate:
             self.held_items += block.weight
             self.held_bytes += block.nbytes
             self.peak_items = max(self.peak_items, self.held_items)
-            if self.since is None:
-                self.since = now
+            self.since = now if self.since is None else self.since
             return []
         run = [block]
         self.awaited = block.hi

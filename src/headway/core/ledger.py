@@ -48,8 +48,7 @@ class Timeline:
         """A block left at the last order point."""
         if not block.values:
             return
-        if self.first_emission is None:
-            self.first_emission = now
+        self.first_emission = now if self.first_emission is None else self.first_emission
         self.last_emission = now
         births = block.members.births if block.members is not None else ((block.born, len(block.values)),)
         for born, count in births:

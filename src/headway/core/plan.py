@@ -146,8 +146,7 @@ def make_plan(spec: PipelineSpec) -> Plan:
                     'first failure; set on_error="dead_letter" or "skip"'
                 )
             intake, total = [], keeps
-            if step.workers > 1:
-                lost = f"{step.name}, with {step.workers} workers,"
+            lost = f"{step.name}, with {step.workers} workers," if step.workers > 1 else lost
             if step.kind in ("flat_map", "map_batches"):
                 batched = False
     plan = Plan(spec, stages, edges)

@@ -113,13 +113,11 @@ class Stage:
             block = self.inbox[0]
             if block.attempt > 1 and blocks:
                 break
-            if len(block.values) <= count:
-                self.inbox.popleft()
-            else:
-                block = block.cut(count)
+            block = self.inbox.popleft() if len(block.values) <= count else block.cut(count)
             count -= len(block.values)
             self._count(block, -1)
-            blocks.append(block)
+            if not (blocks and blocks[-1].joins(block)):
+                blocks.append(block)
             if block.attempt > 1:
                 break
         return blocks
@@ -128,12 +126,11 @@ class Stage:
         """The one item at position `at`, if it is queued here."""
         for number, block in enumerate(self.inbox):
             if block.covers(at):
-                if len(block.values) > 1:
-                    block = block.cut(1)
-                else:
+                if len(block.values) == 1:
                     del self.inbox[number]
-                self._count(block, -1)
-                return [block]
+                one = block.cut(1) if len(block.values) > 1 else block
+                self._count(one, -1)
+                return [one]
         return []
 
     def tail(self) -> Block | None:

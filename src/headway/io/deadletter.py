@@ -1,4 +1,4 @@
-"""Dead letters on disk: one JSON object a line, and the way back.
+"""Dead letters: where they are kept, on disk as one JSON object a line, and the way back.
 
 No pickle is written or read. A value that JSON does not give back equal is kept as its `repr`.
 """
@@ -6,12 +6,13 @@ No pickle is written or read. A value that JSON does not give back equal is kept
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from headway.errors import Failure, HeadwayError
-from headway.text import message, shown
+from headway.text import message, shown, told
 
 
 def record(failure: Failure) -> dict[str, Any]:
@@ -47,6 +48,54 @@ class DeadLetterFile:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+KEPT_IN_MEMORY = 10_000
+"""Dead letters that are kept where the user named no place for them."""
+
+
+@dataclass
+class Letters:
+    """Where dead letters go: a file, a list, a function, a `Sink`, or memory up to a limit."""
+
+    place: Any
+    kept: list[Failure] = field(default_factory=list)
+    _write: Callable[[Failure], Any] | None = None
+    _close: Callable[[], Any] | None = None
+
+    def __post_init__(self) -> None:
+        place = self.place
+        if isinstance(place, list):
+            self._write = place.append
+        elif hasattr(place, "write") and hasattr(place, "open"):
+            place.open(None)
+            self._write = lambda failure: place.write([failure])
+            self._close = lambda: (place.commit({}), place.close(None))
+        elif callable(place):
+            self._write = place
+        elif place is not None:
+            file = DeadLetterFile(place)
+            self._write, self._close = file.write, file.close
+
+    def take(self, failure: Failure) -> str | None:
+        """Keep a failure; the reason if that is not possible."""
+        failure.error.__traceback__ = None  # its text is kept; frames would hold the items of the run
+        if self._write is None:
+            if len(self.kept) >= KEPT_IN_MEMORY:
+                return f"more than {KEPT_IN_MEMORY:,} dead letters; name a place for them with dead_letters=path"
+            self.kept.append(failure)
+            return None
+        try:
+            self._write(failure)
+        except Exception as error:
+            return f"a dead letter could not be kept: {told(error)}"
+        return None
+
+    def close(self) -> None:
+        """Close the file or sink."""
+        if self._close is not None:
+            close, self._close = self._close, None
+            close()
 
 
 class read_dead_letters:  # noqa: N801 - used as a function; a class so that it can be iterated again

@@ -17,6 +17,9 @@ from headway.core.stage import Stage
 from headway.errors import Failure
 from headway.text import message, shown
 
+STEADY_ROWS = 20
+"""Fewer rows than this have no steady rate."""
+
 
 class Record(dict[str, Any]):
     """A part of a report: a dict whose keys are attributes too."""
@@ -108,7 +111,7 @@ def _times(times: Timeline, now: float) -> dict[str, Any]:
     """The phases of the run.
 
     The steady interval runs from the first emission to the end of input; it has a rate only if it
-    is at least twice as long as fill and drain together.
+    is at least twice as long as fill and drain together, and rows enough passed.
     """
     stop = times.stopped_at if times.stopped_at is not None else now
     end = times.end_of_input if times.end_of_input is not None else stop
@@ -116,7 +119,8 @@ def _times(times: Timeline, now: float) -> dict[str, Any]:
     fill = first - times.first_birth if first is not None and times.first_birth is not None else None
     drain = max(0.0, last - end) if last is not None else None
     seconds = max(0.0, end - first) if first is not None else 0.0
-    steady = fill is not None and drain is not None and seconds > 0 and seconds >= 2 * (fill + drain)
+    long_enough = fill is not None and drain is not None and 0 < seconds >= 2 * (fill + drain)
+    steady = long_enough and times.emitted_at_end >= STEADY_ROWS
     latency = times.latency
     return {
         "elapsed": stop - times.started_at,
