@@ -323,10 +323,11 @@ class Driver:
         if ended is not None and not any(isinstance(e, InternalError) for e in self._errors):
             self._errors.insert(0, ended)
         commit = not self._aborted and not any(isinstance(e, SinkError | InternalError) for e in self._errors)
+        left_behind = []
         if self._reader is not None:
             self._reader.stop()
             if not await self._reader.join(0.0 if self._source_left else LEFT_BEHIND_S):
-                self._leave_behind("the source is still in a read that does not return")
+                left_behind.append("the source is still in a read that does not return")
         reason = self._errors[0] if self._errors else None
         for worker in self._workers.values():
             worker.stop(reason, commit=commit)
@@ -334,11 +335,9 @@ class Driver:
             given_up = bool(self._slots[id(worker)].tickets) or self._aborted
             if not await worker.join(LEFT_BEHIND_S if given_up else PATIENT_S):
                 name = self._slots[id(worker)].stage.spec.name
-                self._leave_behind(f"a call of stage {name!r} does not return; its thread is left behind")
+                left_behind.append(f"a call of stage {name!r} does not return; its thread is left behind")
         assert self.mailbox is not None
         while self.mailbox.waiting:  # noqa: ASYNC110 - the loop itself runs what closing has reported
             await asyncio.sleep(0)
-
-    @staticmethod
-    def _leave_behind(text: str) -> None:
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        for text in left_behind:  # last, since a warning may be an error
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
