@@ -294,6 +294,20 @@ def test_a_database_that_another_program_writes_to_is_an_error_that_says_so(head
     assert "another program is writing to it" in err
 
 
+def test_a_duckdb_file_that_another_process_has_open_is_an_error_that_says_so(headway: Any) -> None:
+    write("a.csv", "x\n1\n")
+    holder = "import duckdb; c = duckdb.connect('a.duckdb'); print('open', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "open\n"
+        status, _, err = headway("import", "a.csv", "--to", "a.duckdb")
+        child.communicate("\n")
+    assert status == 1
+    assert "another process has it open" in err
+
+
 GATE = """
 import os
 def setup():

@@ -5,7 +5,6 @@ What does not belong here: reading rows, and what a table's columns are.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import importlib.util
 import inspect
@@ -117,6 +116,8 @@ def prepare(reference: str | Callable[..., Any]) -> RowFunction:
         setup is None or not inspect.iscoroutinefunction(setup)
     ):
         return RowFunction(function, () if setup is None else (setup(),), lambda: None)
+    import asyncio  # takes as long to import as all else of a worker
+
     loop = asyncio.new_event_loop()
     run = loop.run_until_complete
     state: tuple[Any, ...] = () if setup is None else (setup(),)

@@ -7,15 +7,14 @@ which rows may be written.
 
 from __future__ import annotations
 
-import builtins
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.errors import HeadwayError, PlanError
+from headway.io.arrow import arrow_type
 from headway.io.columns import ColumnType, Exact, Int, column_type
 from headway.io.table import Table, Unique
 from headway.io.target import ConstraintRefused, ExistingColumn, ExistingTable, quoted
@@ -30,69 +29,9 @@ if TYPE_CHECKING:
     from pyarrow import Table as ArrowTable
 
 _STORED = {"int": "BIGINT", "float": "DOUBLE", "text": "VARCHAR", "bool": "BOOLEAN", "bytes": "BLOB"}
-_ARROW: Mapping[str, Callable[[], Any]] = {
-    "int": pa.int64,
-    "float": pa.float64,
-    "text": pa.string,
-    "bool": pa.bool_,
-    "date": pa.date32,
-    "bytes": pa.binary,
-}
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _BATCH = "headway_batch"
-
-
-_LENGTH_OF_STAMP = len("2024-01-01T00:00:00Z")
-
-
-def quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
-    """Let Arrow convert columns of one Python type, whose usual forms it reads as `fit` does."""
-    types = {*map(builtins.type, values)}
-    try:
-        if types == {str}:
-            return _quick_text(type, values)
-        if types == {int} and type == Int():
-            return pa.array(values, pa.int64())
-        if types == {Decimal} and isinstance(type, Exact):
-            return pa.array(values, _arrow_type(type))
-    except (pa.ArrowInvalid, OverflowError, UnicodeError):
-        return None
-    return None
-
-
-def _quick_text(type: ColumnType, values: Sequence[str]) -> Any | None:
-    if type.kind == "text":
-        return pa.array(values, pa.string())
-    if isinstance(type, Exact):
-        return pa.array(values, pa.string()).cast(_arrow_type(type))
-    if type == Int() and not "".join(values).strip("-0123456789"):
-        return pa.array(values, pa.string()).cast(pa.int64())
-    if type.kind == "timestamp" and {*map(len, values)} == {_LENGTH_OF_STAMP}:
-        if all(value[-1] == "Z" for value in values):
-            return pa.array(values, pa.string()).cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
-    elif type.kind == "timestamp" and {*map(len, values)} == {_LENGTH_OF_STAMP - 1}:
-        return pa.array(values, pa.string()).cast(pa.timestamp("us"))
-    return None
-
-
-def store(type: ColumnType, values: Sequence[Any]) -> Any:
-    """Make an Arrow array of converted values."""
-    return pa.array(values, _arrow_type(type))
-
-
-def select(column: Any, indices: Sequence[int]) -> Any:
-    """Give some values of an Arrow array."""
-    return column.take(pa.array(indices, pa.int64()))
-
-
-def pack(table: Table, columns: Sequence[Any]) -> bytes:
-    """Make the payload: one Arrow IPC stream with one record batch."""
-    batch = pa.record_batch(list(columns), names=list(table.names))
-    stream = pa.BufferOutputStream()
-    with pa.ipc.new_stream(stream, batch.schema) as writer:
-        writer.write_batch(batch)
-    return stream.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
 class DuckDBTarget:
@@ -106,8 +45,9 @@ class DuckDBTarget:
             # The workers have the other cores; more threads here would only take turns with them.
             self._connection = duckdb.connect(str(path), config={"threads": 1})
         except duckdb.Error as error:
-            hint = "\nanother process has it open; wait for it to end" if "lock" in str(error) else ""
-            raise PlanError(f"target {path}: {_first_line(error)}{hint}") from error
+            if "lock" in str(error):
+                raise HeadwayError(f"{path}: another process has it open; wait for it to end") from error
+            raise PlanError(f"target {path}: {_first_line(error)}") from error
         self.execute("SET checkpoint_threshold = '256MB'")
 
     def close(self) -> None:
@@ -223,7 +163,7 @@ class DuckDBTarget:
         wanted = list(values)
         if not wanted:
             return set()
-        types = [_arrow_type(table.columns[position].type) for position in table.positions(columns)]
+        types = [arrow_type(table.columns[position].type) for position in table.positions(columns)]
         parts = [wanted] if len(columns) == 1 else list(zip(*wanted, strict=True))
         arrays = [pa.array(part, kind) for part, kind in zip(parts, types, strict=True)]
         keys = pa.table(arrays, names=list(columns))
@@ -274,12 +214,6 @@ class DuckDBTarget:
 
 def _list(names: Sequence[str]) -> str:
     return ", ".join(map(quoted, names))
-
-
-def _arrow_type(column: ColumnType) -> Any:
-    if isinstance(column, Exact):
-        return pa.decimal128(column.precision, column.scale)
-    return pa.timestamp("us") if column.kind == "timestamp" else _ARROW[column.kind]()
 
 
 def _adopted(declared: str) -> ColumnType | None:

@@ -144,6 +144,7 @@ class Target(Protocol):
 
 
 _KINDS = {"duckdb": ("headway.io.duckdb", "DuckDBTarget"), "sqlite": ("headway.io.sqlite", "SQLiteTarget")}
+_CODECS = {"duckdb": "headway.io.arrow", "sqlite": "headway.io.sqlite"}
 _SUFFIXES = {".duckdb": "duckdb", ".ddb": "duckdb", ".db": "sqlite", ".sqlite": "sqlite", ".sqlite3": "sqlite"}
 _LATER = ("postgresql", "postgres")
 
@@ -189,7 +190,7 @@ class Address(NamedTuple):
 
 def codec(kind: str) -> Codec:
     """Give the codec of one kind of database."""
-    module: Codec = import_module(_KINDS[kind][0])
+    module: Codec = import_module(_CODECS[kind])
     return module
 
 
