@@ -91,10 +91,6 @@ class Value:
         self.number = number
 
 
-HELD = pytest.mark.xfail(strict=True, reason="a ticket of several blocks keeps them until the consumer took all")
-
-
-@HELD
 @pytest.mark.parametrize("mode", MODES)
 def test_an_output_dies_as_soon_as_the_consumer_drops_it(mode):
     def watch(pipeline: Pipeline[Any]) -> list[int]:
@@ -109,7 +105,6 @@ def test_an_output_dies_as_soon_as_the_consumer_drops_it(mode):
     assert watch(Pipeline(range(500)).map(Value, on=mode, workers=4)) == []
 
 
-@HELD
 def test_an_output_dies_as_soon_as_the_consumer_on_the_loop_drops_it():
     async def watch() -> list[int]:
         left = []

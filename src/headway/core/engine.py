@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from headway.core.batch import Batcher
-from headway.core.block import Block, Position
+from headway.core.block import Block, Position, is_kept
 from headway.core.flow import Flow
 from headway.core.gate import Gate
 from headway.core.plan import BLOCK
@@ -316,8 +316,9 @@ class Engine(Flow):
         if len(blocks) > 1:
             values = [value for block in blocks for value in block.values]
             tags = [tag for block in blocks for tag in block.tags]
-        job = Job(ticket.number, values, tags, limit)
-        self._out.append((self._commands.dispatch, (slot, job)))
+            for block in blocks if stage.spec.kind == "consume" else ():
+                block.values = [value if is_kept(value) else None for value in block.values]  # the job's are let go
+        self._out.append((self._commands.dispatch, (slot, Job(ticket.number, values, tags, limit))))
 
     def _grab(self, ticket: Ticket, slot: Slot, limit: int, now: float) -> None:
         """Put a ticket into the hands of its slot; an expansion may make `limit` children."""

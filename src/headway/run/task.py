@@ -103,6 +103,7 @@ class TaskWorker:
                 self._events.answered(self, answer)
                 if not asynchronous:
                     self._check(answer)
+                del answer  # its values are to go when the consumer lets go of them
                 await asyncio.sleep(0)  # other slots, the driver and the user's own tasks get their turn
         except BaseException as error:
             if not _cancelled():  # a sink's commit; user functions never raise here
