@@ -69,8 +69,14 @@ def test_without_a_policy_the_first_failure_ends_the_run(mode):
     assert caught.value.seq == 10
 
 
-@pytest.mark.parametrize("policy", ["dead_letter", "skip", "keep"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("mode", "policy"),
+    [
+        pytest.param(mode, policy, marks=[pytest.mark.slow] if mode == "process" and policy != "skip" else [])
+        for mode in MODES
+        for policy in ("dead_letter", "skip", "keep")
+    ],
+)
 def test_max_failures_of_two_ends_the_run_at_the_third(mode, policy):
     pipeline = one_stage(range(100), check, mode, on_error=policy, max_failures=2)
     with pytest.raises(TooManyFailures, match="3 items failed, max_failures=2") as caught:

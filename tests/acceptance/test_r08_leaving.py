@@ -14,7 +14,7 @@ from headway import Pipeline
 from support.census import Census
 
 ROWS = 100_000
-FEW, FULL = {"task": 15, "thread": 15, "process": 2}, 100
+FEW, FULL = {"task": 15, "thread": 15, "process": 1}, 100
 
 
 def cases() -> list[Any]:
