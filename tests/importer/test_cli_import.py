@@ -230,6 +230,16 @@ def test_the_tables_own_constraints_reject_and_ignore_hides_none_of_them(headway
     assert rejects == [(1, "constraint"), (2, "constraint")]
 
 
+@pytest.mark.parametrize("target", ["a.duckdb", "a.db"])
+@pytest.mark.parametrize("text", ["x,y\n1,new\n", "\n\nx,y\n1,new\n", "x,y\n"])
+def test_replace_empties_the_table_whatever_the_file_begins_with(headway: Any, target: str, text: str) -> None:
+    write("first.csv", "x,y\n1,old\n2,old\n")
+    assert headway("import", "first.csv", "--to", target, "--table", "t", "--key", "x")[0] == 0
+    write("second.csv", text)
+    assert headway("import", "second.csv", "--to", target, "--table", "t", "--key", "x", "--mode", "replace")[0] == 0
+    assert query(Path(target), "SELECT x, y FROM t") == ([("1", "new")] if "new" in text else [])
+
+
 def test_no_header_delimiter_and_encoding(headway: Any) -> None:
     write("a.txt", "1;Zoë\n2;x\n".encode("latin-1"))
     status, _, err = headway(

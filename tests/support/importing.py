@@ -47,7 +47,7 @@ def import_in_ranges(
             books,
             start=start,
             counts=counts,
-            end=source.size,
+            fresh=saved is None or saved.position is None,
             limit=RejectLimit.parse(max_rejects),
             format=format,
             read=partial(_read, path),

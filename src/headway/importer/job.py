@@ -172,7 +172,7 @@ class ImportJob:
             books,
             start=start,
             counts=counts,
-            end=source.size,
+            fresh=saved is None or saved.position is None,
             limit=self.limit,
             format=self._format,
             read=partial(_read, self.path),

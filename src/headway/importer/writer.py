@@ -37,7 +37,8 @@ class Stopped:
 class ImportWriter:
     """Sink of `RangeResult`, in file order. A range that was taken already is ignored.
 
-    `start` is where the file's first range begins, `read` gives the bytes of a range (for the raw
+    `start` is where the first range begins; `fresh` means that the job has committed nothing yet, so
+    that tables to be replaced are still to be emptied. `read` gives the bytes of a range (for the raw
     text of rows that lose a conflict). `on_commit` is called behind every commit.
     """
 
@@ -49,7 +50,7 @@ class ImportWriter:
         *,
         start: Position,
         counts: Counts,
-        end: int,
+        fresh: bool,
         limit: RejectLimit,
         format: CsvFormat,
         read: Callable[[Range], bytes],
@@ -66,12 +67,12 @@ class ImportWriter:
         self.stopped: Stopped | None = None
         self._target, self._tables, self._books, self._limit = target, tables, books, limit
         self._refusals = Refusals(target)
-        self._end, self._format, self._read = end, format, read
+        self._format, self._read = format, read
         self._on_commit, self._on_stop = on_commit, on_stop
         self._held: list[RangeResult] = []
         self._broken: BaseException | None = None
         self._next = start.number
-        self._fresh = start.seq == 0 and counts == Counts()
+        self._fresh = fresh
 
     def open(self, resume: dict[str, Any] | None) -> None:
         """Nothing to open: the target is open before the first range is read."""
