@@ -8,7 +8,7 @@ import pytest
 
 from conformance.faults import TEXTS, breathe, errors_of, make_error
 from conformance.modes import MODES, error_text, run
-from headway import Failure, Pipeline, PlanError, SinkError, StageError
+from headway import Failure, Pipeline, PlanError, RunError, SinkError, StageError
 
 LOCAL = ("inline", "task", "thread")
 
@@ -288,3 +288,37 @@ def test_something_that_is_neither_function_nor_sink_is_told_what_is_missing():
 
     with pytest.raises(PlanError, match="lacks open, commit, close"):
         Pipeline([1]).to(Half())
+
+
+@pytest.mark.parametrize("mode", LOCAL)
+def test_dead_letters_go_to_a_list_a_function_a_sink_or_a_file_in_every_mode(tmp_path, mode):
+    store, called, path = Store(), [], tmp_path / "letters.jsonl"
+    kept: list[Any] = []
+    pipeline = into(Store(bad=(2,)), "dead_letter")(range(5), mode if mode != "inline" else "thread")
+    how = {"mode": "inline"} if mode == "inline" else {}
+    for place in (kept, called.append, store, path):
+        pipeline.run(dead_letters=place, **how)
+    assert [f.value for f in kept] == [f.value for f in called] == [f.value for f in store.rows] == [2]
+    assert store.calls == ["open", "commit", "close"]
+    assert len(path.read_text().splitlines()) == 1
+    assert [f.value for f in pipeline.run(**how).dead_letters] == [2]
+
+
+@pytest.mark.parametrize("mode", LOCAL)
+def test_a_dead_letter_that_cannot_be_kept_fails_the_run(mode):
+    def refuse(failure: Failure) -> None:
+        raise OSError("disk full")
+
+    pipeline = into(Store(bad=(2,)), "dead_letter")(range(5), mode if mode != "inline" else "thread")
+    how = {"mode": "inline"} if mode == "inline" else {}
+    with pytest.raises(RunError, match="a dead letter could not be kept: OSError: disk full"):
+        pipeline.run(dead_letters=refuse, **how)
+
+
+def test_async_places_for_dead_letters_are_refused_before_anything_runs():
+    async def take(failure: Failure) -> None:
+        """Take it."""
+
+    for place in (AsyncStore(), take):
+        with pytest.raises(PlanError, match="not async ones"):
+            Pipeline([1]).map(abs).run(dead_letters=place)

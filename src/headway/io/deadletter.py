@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from headway.errors import Failure, HeadwayError
+from headway.call import is_async
+from headway.errors import Failure, HeadwayError, PlanError
 from headway.text import message, shown, told
 
 
@@ -65,6 +66,8 @@ class Letters:
 
     def __post_init__(self) -> None:
         place = self.place
+        if any(map(is_async, (place, *(getattr(place, name, None) for name in ("open", "write", "commit", "close"))))):
+            raise PlanError("dead_letters= takes a plain function or a Sink whose methods are plain, not async ones")
         if isinstance(place, list):
             self._write = place.append
         elif hasattr(place, "write") and hasattr(place, "open"):
