@@ -9,7 +9,7 @@ ready := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test versions check format bench coverage changelog constraints clean
+.PHONY: help env demo test accept versions check format bench coverage changelog constraints clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -28,6 +28,9 @@ test: $(ready)  ## the fast suite (ARGS="-k name")
 
 versions:  ## the fast suite on every supported Python that is installed
 	@./tools/versions.sh $(ARGS)
+
+accept: $(ready)  ## the slow suite: full counts of the acceptance scenarios, 200,000 imported rows
+	$(bin)/python -m pytest -m slow $(ARGS)
 
 check: $(ready)  ## lint, format, types, direction of imports
 	$(bin)/ruff check .

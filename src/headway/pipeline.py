@@ -58,7 +58,8 @@ class Sink(Protocol[T_contra]):
     def write(self, items: Sequence[T_contra], /) -> Any:
         """Write values, in order: up to 1,000, or those of one batch.
 
-        If it raises, each half is written alone, the left one first; the single item that raises is the failure.
+        If it raises, each half is written alone, the left one first; the single item that raises is the
+        failure. So a sink that keeps what it could not write has to go on raising.
         """
 
     def commit(self, state: dict[str, Any], /) -> Any:

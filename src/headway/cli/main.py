@@ -20,7 +20,7 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
-from headway.errors import HeadwayError, InternalError, PlanError, WorkerDied
+from headway.errors import HeadwayError, InternalError, PlanError, RunErrors, WorkerDied
 
 COMMANDS = {
     "import": (
@@ -120,7 +120,8 @@ def _status_of(arguments: list[str], *, debug: bool) -> int:
         raise
     except HeadwayError as error:
         _show(error, debug=debug)
-        click.echo(f"headway: {_message(error)}", err=True)
+        several = "several things failed:\n" if isinstance(error, RunErrors) else ""
+        click.echo(f"headway: {several}{_message(error)}", err=True)
         return _exit_of(error)
     return result if isinstance(result, int) else Exit.DONE
 
@@ -134,6 +135,8 @@ def _exit_of(error: HeadwayError) -> Exit:
 
 
 def _message(error: HeadwayError) -> str:
+    if isinstance(error, RunErrors):
+        return "\n".join(f"{number}. {each}" for number, each in enumerate(error.exceptions, 1))
     return str(error) or type(error).__name__
 
 
