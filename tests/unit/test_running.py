@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from headway import Pipeline, TooManyFailures, running
+from headway import Pipeline, RunError, TooManyFailures, running
 
 
 def test_signal_handlers_stand_before_anything_is_started(monkeypatch):
@@ -83,3 +83,52 @@ def test_one_item_has_no_steady_rate():
     report = Pipeline([1]).map(lambda x: x).run()
     assert report.steady.rate is None
     assert "too short for a steady rate" in str(report)
+
+
+class Sink:
+    """Fails in the method named."""
+
+    def __init__(self, fails: str) -> None:
+        self._fails = fails
+
+    def _maybe(self, name: str) -> None:
+        if self._fails == name:
+            raise OSError(name)
+
+    def open(self, resume):
+        self._maybe("open")
+
+    def write(self, items):
+        self._maybe("write")
+
+    def commit(self, state):
+        self._maybe("commit")
+
+    def close(self, error):
+        self._maybe("close")
+
+
+def _broken_source():
+    yield 1
+    raise OSError("source")
+
+
+def _broken_setup():
+    raise OSError("setup")
+
+
+@pytest.mark.parametrize("mode", ["concurrent", "inline"])
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        Pipeline(_broken_source).map(str),
+        Pipeline(range(3)).map(lambda x, _: x, setup=_broken_setup),
+        Pipeline(range(3)).map(lambda x: 1 / x),
+        *(Pipeline(range(3)).to(Sink(name)) for name in ("open", "write", "commit", "close")),
+    ],
+    ids=["source", "setup", "item", "open", "write", "commit", "close"],
+)
+def test_a_run_that_raises_has_failed_in_its_report_too(pipeline, mode):
+    with pytest.raises(RunError) as caught:
+        pipeline.run(mode=mode)
+    assert caught.value.report.state == "failed"

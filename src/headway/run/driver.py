@@ -339,5 +339,7 @@ class Driver:
         assert self.mailbox is not None
         while self.mailbox.waiting:  # noqa: ASYNC110 - the loop itself runs what closing has reported
             await asyncio.sleep(0)
+        if self._errors:
+            engine.state = "failed"
         for text in left_behind:  # last, since a warning may be an error
             warnings.warn(text, RuntimeWarning, stacklevel=2)

@@ -209,6 +209,8 @@ class InlineDriver:
                 await session.close(reason, commit=commit)
             except BaseException as error:
                 self._broken(engine.stages[index].spec, "clean-up", error)
+        if self._errors:
+            engine.state = "failed"
 
 
 class _Cell(Cell):

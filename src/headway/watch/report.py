@@ -196,11 +196,15 @@ def _bottleneck(stages: list[dict[str, Any]], engine: Engine) -> dict[str, Any] 
     behind = stages[at + 1 :]
     confirmed = stage["busy"] >= 0.9 and all(s["starved"] > 0 for s in behind)
     if stage["busy"] < 0.5 and stages[0]["starved"] > 0.5:
-        verdict, because = (
-            "source_limited",
-            f"{stages[0]['name']} waits for the source {stages[0]['starved']:.0%} of the time",
-        )
-    elif engine.stages[-1].spec.kind == "sink" and at == len(stages) - 1:
+        because = f"{stages[0]['name']} waits for it {stages[0]['starved']:.0%} of the time"
+        return {
+            "stage": "source",
+            "verdict": "source_limited",
+            "confirmed": stages[0]["starved"] >= 0.9,
+            "ceiling": None,
+            "because": because,
+        }
+    if engine.stages[-1].spec.kind == "sink" and at == len(stages) - 1:
         verdict, because = "sink_limited", f"{stage['name']} is busy {stage['busy']:.0%} of the time"
     else:
         verdict, because = "stage_limited", f"{stage['name']} is busy {stage['busy']:.0%} of the time"
@@ -224,15 +228,16 @@ def _lines(data: dict[str, Any]) -> list[str]:
     if neck is not None:
         sure = "confirmed" if neck["confirmed"] else "not confirmed"
         lines.append(
-            f"  bottleneck: {neck['stage']} ({neck['verdict']}, {sure}): {neck['because']}; "
-            f"at most {neck['ceiling']:,.0f} rows/s"
+            f"  bottleneck: {neck['stage']} ({neck['verdict']}, {sure}): {neck['because']}"
+            + (f"; at most {neck['ceiling']:,.0f} rows/s" if neck["ceiling"] is not None else "")
         )
     width = max([len(s["name"]) for s in data["stages"]], default=0)
+    digits = max([len(str(s["workers"])) for s in data["stages"]], default=1)
     for s in data["stages"]:
         mean = s["service"]["mean"]
         each = f"{1e3 * mean:9.3f} ms a call" if mean is not None else "no calls"
         lines.append(
-            f"  {s['name']:<{width}}  {s['workers']} x {s['on']:<7} busy {s['busy']:4.0%}  blocked {s['blocked']:4.0%}  "
+            f"  {s['name']:<{width}}  {s['workers']:>{digits}} x {s['on']:<7} busy {s['busy']:4.0%}  blocked {s['blocked']:4.0%}  "
             f"starved {s['starved']:4.0%}  {each}"
         )
     lines += [
