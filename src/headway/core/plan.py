@@ -116,9 +116,7 @@ def make_plan(spec: PipelineSpec) -> Plan:
     for index, step in enumerate(spec.steps):
         if isinstance(step, BatchSpec):
             if batched:
-                raise PlanError(
-                    f"batches of {step.size} (map_batches makes some too) of batches: put .unbatch() before"
-                )
+                raise PlanError(f"batch({step.size}) of batches: put .unbatch() before it (map_batches batches too)")
             behind = [s.name for s in spec.steps[index + 1 :] if isinstance(s, StageSpec) and needs(s)]
             reason = f"{behind[0]}, behind it, is in input order" if behind else "a batch may hold any items"
             edge(f"batch({step.size})", "input" if behind else "none", reason)
