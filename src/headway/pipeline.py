@@ -78,12 +78,13 @@ class Pipeline(Generic[T]):
     `source`: an iterable, an async iterable, a `Source`, or a function without arguments that
     returns one. `window`: most items read and not yet through (None: sized by the engine;
     "auto": grows with throughput x slow tail);
-    `window_bytes`: the same in bytes; `size`: a function giving a value's bytes. `on_error`: what an
+    `window_bytes`: the same in bytes; `size`: a function giving a value's bytes, 1 KB where it raises. `on_error`: what an
     item's failure means where a stage does not say. `mode="inline"` runs every stage on the calling thread.
 
     Each method returns a new pipeline and raises PlanError for what cannot work. Stages take the options
 
-    * ``workers`` (1), ``on``: "task" (async functions), "thread" (others) or "process",
+    * ``workers`` (1), ``on``: "task" (async functions), "thread" (others), "process" or a
+      `concurrent.futures.Executor` of your own, which stays yours,
     * ``needs="input"``: the function relies on input order; a re-sequencer is placed where it is lost,
     * ``queue``: most items that wait in front of it (behind a batch: batches),
     * ``on_error``: "raise", "skip", "keep" (a `Failure` at its place) or "dead_letter"; ``max_failures``,
