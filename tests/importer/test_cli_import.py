@@ -331,6 +331,30 @@ def f(row, state):
 """
 
 
+def test_a_file_that_was_read_to_its_end_is_finished_after_ctrl_c_and_that_is_said_at_once(
+    headway: Any, tmp_path: Path
+) -> None:
+    write("a.csv", "n\n" + "".join(f"{n}\n" for n in range(3000)))
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    write("rules.py", GATE.replace("GATE", repr(str(gate))))
+    child = subprocess.Popen(
+        [sys.executable, "-m", "headway", "import", "a.csv", "--to", "a.db", "--process", "rules.py:f"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stderr is not None
+    with gate.open("w"):
+        child.send_signal(signal.SIGINT)
+        assert any(
+            line == "stopping: finishing 3,000 lines that were read; Ctrl-C again stops at once; "
+            "the same command goes on later\n"
+            for line in child.stderr
+        )
+    _, err = child.communicate()
+    assert child.returncode == 0, err
+    assert query(Path("a.db"), "SELECT count(*) FROM a") == [(3000,)]
+
+
 @pytest.mark.parametrize("target", ["a.duckdb", "a.db"])
 @pytest.mark.parametrize(
     ("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)]
@@ -347,10 +371,13 @@ def test_a_stopped_import_leaves_a_prefix_and_the_same_command_goes_on(
     child = subprocess.Popen(
         [sys.executable, "-m", "headway", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
+    assert child.stderr is not None
     with gate.open("w"):  # a worker is inside row 2000 now
         child.send_signal(sent)
         if sent is signal.SIGKILL:
             child.wait()
+        else:  # it is told while the worker still is in there
+            assert any(line.startswith("stopping: finishing ") for line in child.stderr)
     out, err = child.communicate()
     assert child.returncode == status, err
     gate.unlink()

@@ -44,10 +44,10 @@ def demo_command(rows: int, folder: Path | None, ui: bool) -> int:
     began = time.monotonic()
     answers = _generate(file, rows)
     click.echo(f"{file}: {answers.rows:,} rows, {answers.bytes:,} bytes, {time.monotonic() - began:.1f} s")
-    with Display(quiet=False, verbose=False) as display:
+    with Display(quiet=False, verbose=False, resumable=False) as display:
         job = ImportJob(
             file, bank, process="headway.cli.demo_rules:book", tables=TABLES, job="demo",
-            begin=display.begin, advance=display.advance,
+            begin=display.begin, advance=display.advance, stopping=display.stopping,
         )  # fmt: skip
         result = job.run()
     if result.report is not None:

@@ -79,7 +79,9 @@ def import_command(sources: tuple[str, ...], as_json: bool, quiet: bool, verbose
     options["delimiter"] = _DELIMITERS.get(options.get("delimiter", ""), options.get("delimiter"))
     target = options.pop("target")
     with Display(quiet=quiet, verbose=verbose) as display:
-        job = ImportJob(sources[0], target, begin=display.begin, advance=display.advance, **options)
+        job = ImportJob(
+            sources[0], target, begin=display.begin, advance=display.advance, stopping=display.stopping, **options
+        )
         try:
             job.run()
         except (HeadwayError, KeyboardInterrupt) as error:

@@ -19,11 +19,11 @@ WARNED_SHARE = 0.01
 class Display:
     """Live progress on standard error: a line that moves on a terminal, plain lines in a log.
 
-    A context manager. `begin` and `advance` go to an `ImportJob`; they may be called from another thread.
+    A context manager. `begin`, `advance` and `stopping` go to an `ImportJob`; they may be called from another thread.
     """
 
-    def __init__(self, *, quiet: bool, verbose: bool) -> None:
-        self._quiet, self._verbose = quiet, verbose
+    def __init__(self, *, quiet: bool, verbose: bool, resumable: bool = True) -> None:
+        self._quiet, self._verbose, self._resumable = quiet, verbose, resumable
         self._bar: Any = None
         self._task: Any = None
         self._said_at = 0.0
@@ -78,6 +78,18 @@ class Display:
                 f"{job.counts.rejected:,} rejects",
                 err=True,
             )
+
+    def stopping(self, job: ImportJob, lines: int) -> None:
+        """Say at once that the request to stop was heard, and what is still done."""
+        if self._quiet:
+            return
+        text = f"stopping: finishing {lines:,} lines that were read; Ctrl-C again stops at once"
+        if self._resumable:
+            text += "; the same command goes on later"
+        if self._bar is not None:
+            self._bar.console.print(text, highlight=False)
+        else:
+            click.echo(text, err=True)
 
 
 def summary(result: ImportResult, job: ImportJob) -> str:

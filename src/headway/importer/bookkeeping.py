@@ -127,8 +127,11 @@ class Bookkeeping:
             finished_at,
         )
 
-    def claim(self, fingerprint: str) -> None:
-        """Make the job this run's, inside a transaction; an earlier run cannot commit any more."""
+    def claim(self, fingerprint: str) -> SavedJob | None:
+        """Make the job this run's, inside a transaction; an earlier run cannot commit any more.
+
+        Gives what was saved: read in the same transaction, it is the last that the earlier run committed.
+        """
         for table in (_JOBS_TABLE, _REJECTS_TABLE):
             if self._target.describe(table.name) is None:
                 self._target.create(table)
@@ -141,6 +144,7 @@ class Bookkeeping:
             self._target.execute(
                 f"INSERT INTO {JOBS} (job, epoch, fingerprint) VALUES (?, ?, ?)", (self._job, self._epoch, fingerprint)
             )
+        return self.saved()
 
     def advance(self, position: Position, counts: Counts, *, finished: bool) -> None:
         """Move the position, in the transaction of what it covers. Raises HeadwayError if the job was taken over."""

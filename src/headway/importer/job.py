@@ -21,9 +21,11 @@ from headway.importer.limits import RejectLimit
 from headway.importer.parse import ParseJob, open_parser, parse_range, read_range
 from headway.importer.report import in_rows
 from headway.importer.rowfunction import load
+from headway.importer.stopping import run_until_stopped
 from headway.importer.writer import RANGES_A_COMMIT, ImportWriter, Stopped
 from headway.io.csv_format import CsvFormat
 from headway.io.csv_ranges import CsvRanges, Range
+from headway.io.lock import held_alone
 from headway.io.target import Address, Target
 from headway.pipeline import Pipeline
 from headway.watch.report import Report
@@ -76,6 +78,9 @@ class TooManyRejects(TooManyFailures):
 class ImportJob:
     """One run of an import. `begin` is called once everything is checked, `advance` after every commit.
 
+    `stopping` is called at the first SIGINT or SIGTERM, with the number of lines that were read and are
+    being finished.
+
     Every mistake that can be seen without reading rows raises PlanError, at the latest when `run`
     is called and before anything is written.
     """
@@ -100,12 +105,13 @@ class ImportJob:
         job: str | None = None,
         begin: Callable[[ImportJob], None] = lambda _job: None,
         advance: Callable[[ImportJob], None] = lambda _job: None,
+        stopping: Callable[[ImportJob, int], None] = lambda _job, _lines: None,
     ) -> None:
         self.path, self.address = Path(source).resolve(), Address.parse(str(target))
         self.workers = _workers(workers)
         self.limit = RejectLimit.parse(max_rejects)
         self._process, self._rejects = process, Path(rejects) if rejects is not None else None
-        self._begin, self._advance = begin, advance
+        self._begin, self._advance, self._stopping = begin, advance, stopping
         key = tuple(part.strip() for part in key.split(",")) if isinstance(key, str) else tuple(key)
         if tables is not None:
             if key or mode or keep:
@@ -134,23 +140,32 @@ class ImportJob:
         """Import the file.
 
         Raises PlanError (nothing was touched), CheckpointError (the job cannot go on from what the
-        target holds), TooManyRejects, another RunError, or KeyboardInterrupt. In all but the first
-        two what was committed is a prefix of the file, and `self.result` tells which.
+        target holds), HeadwayError (another process is at it), TooManyRejects, another RunError, or
+        KeyboardInterrupt. What was committed is a prefix of the file; once it began, `self.result`
+        tells which.
         """
         source = CsvRanges(self.path, self._format, header=self._header)
         try:
             self.size = source.size
-            was_there = self.address.path.exists()
-            target = self.address.open()
-            try:
-                return self._run(source, target)
-            finally:
-                untouched = self.binding is None and not was_there
-                target.close()
-                if untouched:
-                    self.address.path.unlink(missing_ok=True)
+            refusal = (
+                f"job {self.name!r} is being run by another process, into {self.address.path}; "
+                "wait for it to end, or stop it: the same command then goes on where it stopped"
+            )
+            with held_alone(self.address.lock_file(self.name), refusal=refusal):
+                return self._open_and_run(source)
         finally:
             source.close()
+
+    def _open_and_run(self, source: CsvRanges) -> ImportResult:
+        was_there = self.address.path.exists()
+        target = self.address.open()
+        try:
+            return self._run(source, target)
+        finally:
+            untouched = self.binding is None and not was_there
+            target.close()
+            if untouched:
+                self.address.path.unlink(missing_ok=True)
 
     def _run(self, source: CsvRanges, target: Target) -> ImportResult:
         books = Bookkeeping(target, self.name)
@@ -162,8 +177,10 @@ class ImportJob:
                 return self._nothing_to_do(saved, books)
         has_function = self._process is not None
         binding = bind(self._declarations, source.head, target, has_function=has_function, default=self._default)
+        saved = _claim(target, books, binding, fingerprint)
+        if saved is not None and saved.finished_at is not None:
+            return self._nothing_to_do(saved, books)
         start, counts = self._start(source, saved)
-        _claim(target, books, binding, fingerprint)
         self.binding, self.counts, self.start_byte, self.bytes_done = binding, counts, start.byte, start.byte
         self.started = time.monotonic()
         writer = ImportWriter(
@@ -183,7 +200,10 @@ class ImportJob:
         self._begin(self)
         report: Report | None = None
         try:
-            report = self._pipeline(source, writer, self._parse_job(source, binding)).run()
+            report = run_until_stopped(
+                self._pipeline(source, writer, self._parse_job(source, binding)),
+                lambda: self._stopping(self, source.position()["line"] - writer.position.line),
+            )
             self._conclude(writer)
         except (RunError, KeyboardInterrupt) as error:
             report = getattr(error, "report", None)
@@ -199,9 +219,12 @@ class ImportJob:
         return self.result
 
     def _pipeline(self, source: CsvRanges, writer: ImportWriter, job: ParseJob) -> Pipeline[Any]:
-        """Ranges, parsed in processes, written in order; few are under way, as each holds a MiB or two."""
+        """Ranges, parsed in processes, written in order.
+
+        Few are under way: each holds a MiB or two, and a drain finishes all of them.
+        """
         return (
-            Pipeline(source, name="import", window=4 * self.workers + 2 * RANGES_A_COMMIT)
+            Pipeline(source, name="import", window=4 * self.workers + RANGES_A_COMMIT)
             .map(
                 parse_range,
                 on="process",
@@ -293,13 +316,15 @@ def import_file(source: str | Path, target: str | Path, **options: Any) -> Impor
     return ImportJob(source, target, **options).run()
 
 
-def _claim(target: Target, books: Bookkeeping, binding: Binding, fingerprint: str) -> None:
+def _claim(target: Target, books: Bookkeeping, binding: Binding, fingerprint: str) -> SavedJob | None:
+    """Create what is missing, make the job this run's, and give what was saved of it until then."""
     target.begin()
     try:
         for table in binding.missing:
             target.create(table)
-        books.claim(fingerprint)
+        saved = books.claim(fingerprint)
         target.commit()
+        return saved
     except BaseException:
         target.rollback()
         raise

@@ -7,6 +7,7 @@ writer. What does not belong here: which rows may be written.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -179,10 +180,15 @@ class Address(NamedTuple):
             )
         return cls(kind, path)
 
+    def lock_file(self, job: str) -> Path:
+        """Give the file beside the database that whoever runs `job` holds. Raises PlanError if there is no such folder."""
+        path = self.path.resolve()
+        if not path.parent.is_dir():
+            raise PlanError(f"target {self.path}: there is no folder {self.path.parent}")
+        return path.with_name(f".{path.name}.{hashlib.sha256(job.encode()).hexdigest()[:16]}.lock")
+
     def open(self) -> Target:
         """Open the database, creating the file. Raises PlanError if it cannot be opened."""
-        if not self.path.parent.is_dir():
-            raise PlanError(f"target {self.path}: there is no folder {self.path.parent}")
         module, name = _KINDS[self.kind]
         target: Target = getattr(import_module(module), name)(self.path)
         return target

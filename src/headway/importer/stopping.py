@@ -1,0 +1,37 @@
+"""An import's pipeline, run with the first request to stop told while the drain goes on.
+
+What does not belong here: what a stop means; the run decides that.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from headway.pipeline import Pipeline
+from headway.run.driver import Mode
+from headway.run.stop import SignalStops
+from headway.running import Terminated
+from headway.watch.report import Report
+
+
+def run_until_stopped(pipeline: Pipeline[Any], stopping: Callable[[], None]) -> Report:
+    """Run to the end, as `Pipeline.run` does with signals; `stopping` is called at the first one, on this thread.
+
+    Raises KeyboardInterrupt or Terminated, with ``.report``, if a signal ended it before its input did.
+    """
+    with pipeline.open() as run:
+
+        def ask(mode: Mode) -> None:
+            {"drain": run.drain, "cancel": run.cancel, "abort": run.abort}[mode]()
+            if mode == "drain":
+                stopping()
+
+        with SignalStops(ask, wanted=True) as stops:
+            report = run.wait()
+    if stops.first is None or report.to_dict()["state"] not in ("drained", "cancelled"):
+        return report
+    error = KeyboardInterrupt() if stops.first == signal.SIGINT else Terminated("stopped by SIGTERM")
+    error.report = report  # type: ignore[union-attr]
+    raise error
