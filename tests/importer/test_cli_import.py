@@ -98,6 +98,60 @@ def test_a_finished_job_changes_nothing_and_says_so_and_a_changed_file_is_refuse
     assert query(Path("a.db"), "SELECT count(*) FROM a") == [(5,)]
 
 
+DIFFERENT = [
+    (["--delimiter", ";"], [], "with --delimiter ; (now ,)"),
+    (["--encoding", "latin-1"], [], "with --encoding iso8859-1 (now utf-8)"),
+    (["--no-header"], [], "with --no-header"),
+    ([], ["--no-header"], "without --no-header"),
+    ([], ["--process", "rules.py:f"], "without --process (now "),
+    (["--process", "rules.py:f"], ["--process", "rules.py:g"], "rules.py:g)"),
+    ([], ["--table", "other", "--job", "mine"], "with --table a (now other)"),
+    ([], ["--key", "x"], "without --key (now x); with --mode append (now fail); without --keep (now first)"),
+    (["--key", "x", "--mode", "upsert"], ["--key", "x"], "with --mode upsert (now fail)"),
+    (["--tables", "one.toml"], ["--tables", "two.toml"], "with other tables (a differ)"),
+    (["--tables", "one.toml"], ["--table", "a"], "with --tables"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after", "message"), DIFFERENT)
+def test_a_command_with_other_options_than_the_job_was_done_with_is_refused_and_says_how_to_go_on(
+    headway: Any, before: list[str], after: list[str], message: str
+) -> None:
+    write("rules.py", "def f(row):\n    return row\ng = f\n")
+    write("one.toml", '[tables.a]\ncolumns = {x = "text"}\n')
+    write("two.toml", '[tables.a]\ncolumns = {x = "int"}\n')
+    write("a.csv", "x,y\n1,2\n")
+    status, _, err = headway("import", "a.csv", "--to", "a.db", "--job", "mine", *before)
+    assert status == 0, err
+    stood = query(Path("a.db"), "SELECT * FROM a")
+    status, out, err = headway("import", "a.csv", "--to", "a.db", "--job", "mine", *after)
+    assert status == 1, out
+    assert message in err
+    assert "--job NAME" in err
+    assert query(Path("a.db"), "SELECT * FROM a") == stood
+
+
+def test_a_mended_row_function_and_other_spellings_of_the_same_options_are_no_difference(headway: Any) -> None:
+    write("a.csv", "x,y\n1,2\n3,4\n")
+    write("rules.py", "def f(row):\n    return row if row.x == '1' else 1 / 0\n")
+    first = ["import", "a.csv", "--to", "a.db", "--key", "x", "--process", "rules.py:f", "--max-rejects", "0"]
+    assert headway(*first)[0] == 3
+    write("rules.py", "def f(row):\n    return row.asdict()\n")
+    again = ["import", "./a.csv", "--to", "sqlite:///a.db", "--key", "x", "--mode", "fail", "--process", "./rules.py:f"]
+    status, _, err = headway(*again, "--delimiter", ",", "--encoding", "UTF8", "--workers", "1")
+    assert status == 0, err
+    assert query(Path("a.db"), "SELECT x FROM a") == [("1",), ("3",)]
+
+
+def test_options_may_be_corrected_freely_while_nothing_was_committed(headway: Any) -> None:
+    write("a.csv", "x\n1\n")
+    write("rules.py", "def setup():\n    raise OSError('no list')\ndef f(row, state):\n    return row\n")
+    assert headway("import", "a.csv", "--to", "a.db", "--process", "rules.py:f")[0] == 1
+    assert headway("import", "a.csv", "--to", "a.db")[0] == 0
+    assert headway("import", "a.csv", "--to", "a.db", "--process", "rules.py:f")[0] == 1
+    assert query(Path("a.db"), "SELECT x FROM a") == [("1",)]
+
+
 @pytest.mark.parametrize(
     ("limit", "status", "rows"), [("1", 3, 2), ("2", 0, 3), ("40%", 0, 3), ("39%", 3, 3), ("0", 3, 1)]
 )

@@ -130,7 +130,7 @@ class Bookkeeping:
     def claim(self, fingerprint: str) -> SavedJob | None:
         """Make the job this run's, inside a transaction; an earlier run cannot commit any more.
 
-        Gives what was saved: read in the same transaction, it is the last that the earlier run committed.
+        Where nothing was committed yet, `fingerprint` is the job's from now on. Gives what was saved: read in the same transaction, it is the last that the earlier run committed.
         """
         for table in (_JOBS_TABLE, _REJECTS_TABLE):
             if self._target.describe(table.name) is None:
@@ -138,7 +138,11 @@ class Bookkeeping:
         found = self._target.execute(f"SELECT epoch FROM {JOBS} WHERE job = ?", (self._job,))
         if found:
             self._epoch = found[0][0] + 1
-            self._target.execute(f"UPDATE {JOBS} SET epoch = ? WHERE job = ?", (self._epoch, self._job))
+            self._target.execute(
+                f"UPDATE {JOBS} SET epoch = ?, fingerprint = CASE WHEN position IS NULL THEN ? ELSE fingerprint END"
+                " WHERE job = ?",
+                (self._epoch, fingerprint, self._job),
+            )
         else:
             self._epoch = 1
             self._target.execute(

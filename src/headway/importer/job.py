@@ -17,6 +17,7 @@ from typing import Any
 from headway.errors import CheckpointError, HeadwayError, PlanError, RunError, StageError, TooManyFailures
 from headway.importer.bookkeeping import Bookkeeping, Counts, Position, SavedJob
 from headway.importer.declare import Binding, Declaration, bind, read_tables
+from headway.importer.identity import differences, identity, same_content
 from headway.importer.limits import RejectLimit
 from headway.importer.parse import ParseJob, open_parser, parse_range, read_range
 from headway.importer.report import in_rows
@@ -169,7 +170,10 @@ class ImportJob:
 
     def _run(self, source: CsvRanges, target: Target) -> ImportResult:
         books = Bookkeeping(target, self.name)
-        fingerprint = source.fingerprint()
+        fingerprint = identity(
+            source.fingerprint(), self._format, header=self._header, process=self._process,
+            declarations=self._declarations, table=self._default,
+        )  # fmt: skip
         saved = books.saved()
         if saved is not None:
             self._check_saved(saved, fingerprint)
@@ -178,7 +182,7 @@ class ImportJob:
         has_function = self._process is not None
         binding = bind(self._declarations, source.head, target, has_function=has_function, default=self._default)
         saved = _claim(target, books, binding, fingerprint)
-        if saved is not None and saved.finished_at is not None:
+        if saved is not None and saved.finished_at is not None:  # by a run that the lock does not reach
             return self._nothing_to_do(saved, books)
         start, counts = self._start(source, saved)
         self.binding, self.counts, self.start_byte, self.bytes_done = binding, counts, start.byte, start.byte
@@ -278,11 +282,20 @@ class ImportJob:
             )
 
     def _check_saved(self, saved: SavedJob, fingerprint: str) -> None:
-        if saved.fingerprint != fingerprint:
-            state = "was finished" if saved.finished_at else "was begun"
+        """Refuse to go on with another file or other options than what was committed so far was made with."""
+        if saved.position is None:
+            return
+        state = "was finished" if saved.finished_at else "was begun"
+        if not same_content(saved.fingerprint, fingerprint):
             raise CheckpointError(
                 f"job {self.name!r} {state} with another content of {self.path}: the file has changed since. "
                 "Nothing was done. To import the file as it is now as a job of its own, give it a name: --job NAME"
+            )
+        if found := differences(saved.fingerprint, fingerprint):
+            raise CheckpointError(
+                f"job {self.name!r} {state} {'; '.join(found)}. Nothing was done. To import the file with the options "
+                "as they are now, give the job a name of its own: --job NAME. What the earlier run wrote stays in "
+                f"{', '.join(self.table_names)}: choose another --table, or remove what should not be there first"
             )
 
     def _nothing_to_do(self, saved: SavedJob, books: Bookkeeping) -> ImportResult:
@@ -311,7 +324,7 @@ def import_file(source: str | Path, target: str | Path, **options: Any) -> Impor
     `no_header`, `key`, `mode`, `keep`, `process` (``"module:function"`` or a function), `tables` (a
     TOML file, or a mapping of its shape), `workers`, `max_rejects`, `rejects`, `job`. Raises
     PlanError for a mistake in them, CheckpointError if the job was begun with another content of
-    the file, TooManyRejects (with `.result`) above `max_rejects`, RunError if the run failed.
+    the file or with other options, HeadwayError while another process runs the job, TooManyRejects (with `.result`) above `max_rejects`, RunError if the run failed.
     """
     return ImportJob(source, target, **options).run()
 

@@ -1,0 +1,95 @@
+"""What a job was begun with: the content of its file, and the options that shape its result.
+
+The code of a row function is not part of it: it may be mended between two runs. What does not belong
+here: where it is kept, and what a difference leads to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.importer.declare import Declaration
+from headway.io.csv_format import CsvFormat
+from headway.io.table import LEGAL, default_mode
+
+CONTENT = "content"
+
+
+def identity(
+    content: str,
+    format: CsvFormat,
+    *,
+    header: bool,
+    process: str | Callable[..., Any] | None,
+    declarations: Sequence[Declaration],
+    table: str | None,
+) -> str:
+    """Give the text that a job keeps: as JSON, `content` and each option's name with its value."""
+    told: dict[str, Any] = {
+        CONTENT: content,
+        "--delimiter": format.delimiter,
+        "--encoding": format.encoding,
+        "--no-header": not header,
+        "--process": _reference(process),
+        "--table": table,
+    }
+    if any(declaration.columns is not None for declaration in declarations):
+        told["--tables"] = [_declared(declaration) for declaration in declarations]
+    else:
+        told |= _meaning(declarations[0])
+    return json.dumps(told)
+
+
+def same_content(saved: str, now: str) -> bool:
+    """Whether both speak of the same content of the file."""
+    return bool(json.loads(saved)[CONTENT] == json.loads(now)[CONTENT])
+
+
+def differences(saved: str, now: str) -> list[str]:
+    """Give the options that differ, each with its value now and then."""
+    before, after = json.loads(saved), json.loads(now)
+    found = []
+    for name in dict.fromkeys((*after, *before)):
+        then, here = before.get(name), after.get(name)
+        if name == CONTENT or then == here:
+            continue
+        if name == "--tables":
+            there = "with other tables" if then and here else ("with --tables" if then else "without --tables")
+            found.append(f"{there}{_first_difference(then, here)}")
+        elif name == "--no-header":
+            found.append("with --no-header" if then else "without --no-header")
+        else:
+            found.append(f"{'without ' + name if then is None else f'with {name} {then}'} ({_now(here)})")
+    return found
+
+
+def _now(value: Any) -> str:
+    return "now it is not given" if value is None else f"now {value}"
+
+
+def _first_difference(then: Any, here: Any) -> str:
+    changed = [table["name"] for table in here or () if table not in (then or ())]
+    return f" ({', '.join(changed)} differ)" if then and changed else ""
+
+
+def _reference(process: str | Callable[..., Any] | None) -> str | None:
+    if callable(process):
+        return f"{process.__module__}:{getattr(process, '__qualname__', type(process).__qualname__)}"
+    if process is None:
+        return None
+    module, _, name = process.rpartition(":")
+    return f"{Path(module).resolve()}:{name}" if module.endswith(".py") else process
+
+
+def _declared(declaration: Declaration) -> Mapping[str, Any]:
+    columns = {column.name: str(column.type) for column in declaration.columns or ()}
+    return {"name": declaration.name, "columns": columns} | _meaning(declaration)
+
+
+def _meaning(declaration: Declaration) -> dict[str, Any]:
+    mode = declaration.mode or default_mode(declaration.key)
+    keep = declaration.keep or (LEGAL.get(mode, (None,))[0] if declaration.key else None)
+    return {"--key": ",".join(declaration.key) or None, "--mode": mode, "--keep": keep}
