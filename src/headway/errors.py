@@ -143,3 +143,32 @@ class Failure:
 
     def __repr__(self) -> str:
         return f"Failure({self.error!r}, seq={self.seq}, stage={self.stage!r})"
+
+
+class Kept(Failure):
+    """A failure that the engine holds at its place (``on_error="keep"``) on the way to whoever gets it.
+
+    Its type tells it from a `Failure` that is an item of the run like any other.
+    """
+
+    __slots__ = ()
+
+    def plain(self) -> Failure:
+        """The same as a `Failure`, as it is handed over."""
+        return Failure(
+            self.error,
+            seq=self.seq,
+            stage=self.stage,
+            attempts=self.attempts,
+            value=self.value,
+            traceback=self.traceback,
+        )
+
+
+def handed_over(value: Any) -> Any:
+    """A value as a consumer gets it: kept failures, also those in a batch, become plain ones."""
+    if type(value) is Kept:
+        return value.plain()
+    if type(value) is list and Kept in set(map(type, value)):
+        return [handed_over(each) for each in value]
+    return value

@@ -116,14 +116,7 @@ def test_a_filter_that_answers_with_a_value_without_truth_fails_that_item(mode):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     "policy",
-    [
-        "raise",
-        "dead_letter",
-        pytest.param(
-            "keep",
-            marks=pytest.mark.xfail(strict=True, reason="the engine takes them for failures that it kept itself"),
-        ),
-    ],
+    ["raise", "dead_letter", "keep"],
 )
 def test_failures_of_an_earlier_run_are_ordinary_values(mode, policy):
     earlier = run("inline", lambda source, on: Pipeline(source, on_error="keep").map(len), ["a", 1, "bc", 2]).outputs

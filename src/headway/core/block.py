@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headway.errors import Failure
+from headway.errors import Failure, Kept
 
 Tag = int | tuple[int, ...]
 Position = tuple[int, ...]
@@ -37,7 +37,7 @@ DROP: Final = Drop.DROP
 
 def is_kept(value: Any) -> bool:
     """Whether `value` is a failure that the engine left at its place (``on_error="keep"``)."""
-    return type(value) is Failure and value.seq is not None
+    return type(value) is Kept
 
 
 def position(tag: Tag) -> Position:
@@ -186,7 +186,7 @@ class Block:
 
     def hide_kept(self) -> None:
         """The reverse: take kept failures out of the values, so that no user function sees them."""
-        if Failure not in set(map(type, self.values)):
+        if Kept not in set(map(type, self.values)):
             return
         kept = {position(t): v for t, v in zip(self.tags, self.values, strict=True) if is_kept(v)}
         if kept:

@@ -221,8 +221,7 @@ class Flow:
         return wanted
 
     def _give_up(self, block: Block) -> None:
-        shown = 0 if block.members is not None else sum(map(is_kept, block.values))
-        self.fates.unread += block.weight - shown
+        self.fates.unread += block.weight - (0 if block.members is not None else sum(map(is_kept, block.values)))
 
     def _recall(self, ticket: Ticket) -> None:
         if not ticket.recalled:

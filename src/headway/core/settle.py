@@ -10,7 +10,7 @@ from typing import Any
 from headway.core.batch import spread
 from headway.core.block import Block, Tag, child, is_kept, position
 from headway.core.ticket import Answer, Ticket
-from headway.errors import Failure, Raised
+from headway.errors import Failure, Kept, Raised
 
 
 @dataclass(slots=True)
@@ -99,14 +99,15 @@ def _settle_block(
         new_tags = _child_tags(tags, within or [], counts)
     elif within is not None:
         new_tags = [tags[o] for o in within]
-    failures = []
+    failures: list[Failure] = []
+    kind_of = Kept if stage.on_error == "keep" else Failure
     for at, raised in failed:
         if is_kept(inputs[at]):
             continue
         count = counts.pop(at, 0)
         place = child(tags[at], count) if count else tags[at]
         failures.append(
-            Failure(raised.error, seq=place, stage=stage.spec.name, attempts=ticket.attempt,
+            kind_of(raised.error, seq=place, stage=stage.spec.name, attempts=ticket.attempt,
                     value=inputs[at], traceback=raised.traceback)
         )  # fmt: skip
     dead = weight * len(failures)

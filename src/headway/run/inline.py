@@ -20,7 +20,7 @@ from headway.core.plan import Plan
 from headway.core.spec import StageSpec
 from headway.core.stage import Slot
 from headway.core.ticket import Answer, Job
-from headway.errors import Failure, InternalError, PlanError
+from headway.errors import Failure, InternalError, Kept, PlanError, handed_over
 from headway.run.blame import Blamed, ending_error, one_error, source_error, worker_error
 from headway.run.driver import Mode, recipe_of
 from headway.run.worker import Session
@@ -116,8 +116,8 @@ class InlineDriver:
                     started, taken = perf_counter(), 0
                     try:
                         while taken < len(job.values):
-                            hand.append(job.values[taken])
-                            if type(hand[0]) is not Failure:
+                            hand.append(handed_over(job.values[taken]))
+                            if type(job.values[taken]) is not Kept:
                                 job.values[taken] = None
                             taken += 1
                             yield hand.pop()

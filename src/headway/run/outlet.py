@@ -13,10 +13,13 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from headway.core.ticket import Answer, Job
-from headway.errors import Failure
+from headway.errors import Kept, handed_over
 from headway.run.worker import Events
 
 T = TypeVar("T")
+
+
+_MAY_BE_KEPT = frozenset((Kept, list))
 
 
 class Discard:
@@ -34,7 +37,8 @@ class Discard:
         """Take all values at once."""
         now = perf_counter()
         if self._into is not None:
-            self._into.extend(job.values)
+            kept = not _MAY_BE_KEPT.isdisjoint(map(type, job.values))
+            self._into.extend(map(handed_over, job.values) if kept else job.values)
         self.events.answered(self, Answer(job.ticket, len(job.values), started=now, stopped=perf_counter()))
 
     def resume(self, ticket: int, limit: int) -> None:
@@ -92,10 +96,10 @@ class Outlet:
         if job is None or self._next >= len(job.values):
             raise IndexError
         value = job.values[self._next]
-        if type(value) is not Failure:
+        if type(value) is not Kept:  # the engine counts those when the job is answered
             job.values[self._next] = None
         self._next += 1
-        return value
+        return handed_over(value)
 
     def _begin(self, job: Job) -> None:
         self._job, self._next, self._started = job, 0, perf_counter()

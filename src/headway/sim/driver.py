@@ -19,7 +19,7 @@ from headway.core.engine import Engine
 from headway.core.plan import Plan
 from headway.core.stage import Slot
 from headway.core.ticket import Answer, Job
-from headway.errors import Failure, InternalError
+from headway.errors import Failure, InternalError, handed_over
 from headway.sim.service import Service, draws
 from headway.size import largest, sizes
 
@@ -181,7 +181,7 @@ class VirtualRun:
         return self._workers[key]
 
     def _consume(self, value: Any) -> None:
-        self.outputs.append(value)
+        self.outputs.append(handed_over(value))
         if self._leave_after is not None and len(self.outputs) == self._leave_after:
             self._cell.stop = True
             self.at(self.now, lambda: self.stop("cancel"))
