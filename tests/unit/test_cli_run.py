@@ -184,6 +184,8 @@ def test_a_worker_that_was_terminated_is_a_failure_and_not_our_own_termination(c
         ("broken_syntax.py:pipeline", "SyntaxError"),
         ("broken_import.py:pipeline", "broken_import.py, line 3"),
         ("needs_other:pipeline", "no_such_library"),
+        ("leaves.py:pipeline", "leaves.py called sys.exit(3) while it was imported"),
+        ("misuses.py:pipeline", "misuses.py, line 4)"),
         ("json.py:pipeline", "rename the file"),
     ],
 )
@@ -193,6 +195,10 @@ def test_a_reference_to_nothing_usable_is_a_message_without_a_traceback(command,
     (tmp_path / "broken_import.py").write_text("\n\n1 / 0\n")
     (tmp_path / "needs_other.py").write_text("import no_such_library\n")
     (tmp_path / "json.py").write_text("pipeline = 1\n")
+    (tmp_path / "leaves.py").write_text("import sys\nsys.exit(3)\n")
+    (tmp_path / "misuses.py").write_text(
+        "import textwrap\nfrom headway import Pipeline\n\ntextwrap.wrap('a', width=0)\n"
+    )
     answer = command(verb, reference)
     assert answer.status in {1, 2}
     assert says in answer.err

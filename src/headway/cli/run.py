@@ -13,7 +13,8 @@ from typing import Any
 import click
 
 from headway import HeadwayError, Pipeline, RunError
-from headway.cli.reference import resolve, where
+from headway.cli.reference import resolve
+from headway.loading import where
 
 
 def pipeline_of(reference: str) -> Pipeline[Any]:

@@ -5,11 +5,9 @@ What does not belong here: reading rows, and what a table's columns are.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import inspect
 import sys
-import traceback
 from collections import namedtuple
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +15,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from headway.errors import PlanError
+from headway.loading import load_named, loaded, search_first
 
 OutputRow = Mapping[str, Any] | Sequence[Any]
 
@@ -147,7 +146,9 @@ def _check_arguments(function: Callable[..., Any], reference: str, *, given: int
     try:
         inspect.signature(function).bind(*range(given))
     except TypeError:
-        takes = "a row" if given == 1 else "a row and what the module's setup() returned"
+        takes = "a row and what the module's setup() returned"
+        if given == 1:
+            takes = "a row; a second parameter is for what the module's setup() returned, and the module has no setup()"
         raise PlanError(f"row function: {reference} has to take {takes}") from None
     except ValueError:  # a builtin without a signature
         return
@@ -156,43 +157,27 @@ def _check_arguments(function: Callable[..., Any], reference: str, *, given: int
 def _module(name: str) -> ModuleType:
     if name.endswith(".py"):
         return _module_of_file(Path(name))
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-            raise PlanError(f"row function: there is no module {name!r} in {folder} or on Python's path") from None
-        raise PlanError(f"row function: {name} cannot be imported: {error}") from error
-    except Exception as error:
-        raise PlanError(f"row function: {name} cannot be imported: {_told(error)}") from error
+    search_first(Path.cwd())
+    return load_named(name)
 
 
 def _module_of_file(path: Path) -> ModuleType:
+    """Import a file under a name of its own, so that one called as another module is no trouble."""
     path = path.resolve()
     if not path.is_file():
         raise PlanError(f"row function: {path}: there is no such file")
-    for folder in (str(Path.cwd()), str(path.parent)):
-        if folder not in sys.path:
-            sys.path.insert(0, folder)
+    search_first(Path.cwd(), path.parent)
     name = f"headway_row_function_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise PlanError(f"row function: {path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise PlanError(f"row function: {path} cannot be imported: {_told(error)}") from error
-    return module
 
+    execute = spec.loader.exec_module
 
-def _told(error: Exception) -> str:
-    """Say what was raised, and on which line of whose file."""
-    text = f"{type(error).__name__}: {error}"
-    frames = traceback.extract_tb(error.__traceback__)
-    if isinstance(error, SyntaxError) or not frames:  # its own text says where
-        return text
-    return f"{text} ({frames[-1].filename}, line {frames[-1].lineno})"
+    def load() -> ModuleType:
+        execute(module)
+        return module
+
+    return loaded(load, str(path))
