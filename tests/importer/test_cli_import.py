@@ -192,8 +192,9 @@ WRONG = [
     (["a.csv", "--to", "a.db", "--process", "no_such_module:f"], "there is no module 'no_such_module'"),
     (["a.csv", "--to", "a.db", "--process", "gone.py:f"], "there is no such file"),
     (["a.csv", "--to", "a.db", "--process", "rules.py:g"], "it has f, two"),
-    (["a.csv", "--to", "a.db", "--process", "rules.py:two"], "has to take a row"),
+    (["a.csv", "--to", "a.db", "--process", "rules.py:two"], "and the module has no setup()"),
     (["a.csv", "--to", "a.db", "--process", "broken.py:f"], "cannot be imported"),
+    (["a.csv", "--to", "a.db", "--process", "leaves.py:f"], "leaves.py called sys.exit('no') while it was imported"),
     (["a.csv", "--to", "a.db", "--tables", "gone.toml"], "gone.toml"),
     (["a.csv", "--to", "a.db", "--tables", "bad.toml"], "type 'money' is not known; there are int"),
     (["a.csv", "--to", "a.db", "--tables", "two.toml"], "need a row function"),
@@ -211,7 +212,9 @@ WRONG = [
     (["a.csv", "--to", "a.db", "--accept-changed"], "--accept-changed is not available"),
     (["a.csv", "--to", "a.db", "--dry-run"], "--dry-run is not available"),
     (["a.csv", "--to", "a.db", "--ui"], "--ui is not available"),
-    (["empty.csv", "--to", "a.db"], "the file is empty"),
+    (["empty.csv", "--to", "a.db"], "empty.csv is empty: there is no header"),
+    (["a.csv", "--to", "a.db", "--mode", "replace", "--keep", "foo"], "--keep foo: there are first and last"),
+    (["a.csv", "--to", "a.db", "--keep", "foo"], "--keep foo: there are first and last"),
     (["text.gz", "--to", "a.db"], "gzip"),
 ]  # fmt: skip
 
@@ -226,6 +229,7 @@ def test_a_mistake_is_a_usage_error_that_says_what_to_do_and_touches_nothing(
     write("text.gz", b"\x1f\x8b\x08")
     write("rules.py", "def f(row):\n    return row\ndef two(row, more):\n    return row\n")
     write("broken.py", "import no_such_thing\n")
+    write("leaves.py", "import sys\nsys.exit('no')\n")
     write("bad.toml", '[tables.t]\ncolumns = {x = "money"}\n')
     write("two.toml", '[tables.t]\ncolumns = {x = "int"}\n[tables.u]\ncolumns = {x = "int"}\n')
     status, _, err = headway("import", *arguments)
@@ -340,9 +344,50 @@ def test_a_row_that_ends_its_process_fails_the_run_and_its_lines_are_named(headw
     write("rules.py", "import os\ndef f(row):\n    os._exit(7) if row.x == '2' else None\n    return row\n")
     status, _, err = headway("import", "a.csv", "--to", "a.db", "--process", "rules.py:f", "--workers", "1")
     assert status == 1
-    assert "in the rows from line 2 to byte 6" in err
+    assert "a.csv, in lines 2 to 3: the worker process" in err
+    assert "Range" not in err
     assert "exit code 7" in err
     assert "Traceback" not in err
+
+
+def test_a_row_function_that_raises_keyboard_interrupt_fails_the_run_and_its_lines_are_named(headway: Any) -> None:
+    write("a.csv", "x\n1\n2\n")
+    write("rules.py", "def f(row):\n    raise KeyboardInterrupt\n")
+    status, _, err = headway("import", "a.csv", "--to", "a.db", "--process", "rules.py:f")
+    assert status == 1
+    assert "a.csv, in lines 2 to 3: raised KeyboardInterrupt\n" in err
+    assert "Range" not in err
+
+
+def test_the_summary_gives_each_reason_with_its_first_line_and_message(headway: Any) -> None:
+    write("a.csv", b"x,y\n0,z\n1\n2,caf\xe9\n3,a\n4,a\n")
+    write(
+        "rules.py",
+        "def f(row):\n    if row.y == 'a':\n        raise RuntimeError(f'no account\\n{row.x}')\n    return row\n",
+    )
+    status, out, err = headway("import", "a.csv", "--to", "a.db", "--process", "rules.py:f")
+    assert status == 0, err
+    assert out.splitlines()[-4:] == [
+        "rejects, in table _headway_rejects of a.db:",
+        "  RuntimeError 2, first at line 5: no account\\n3",
+        "  bad_encoding 1, first at line 4: byte \\xe9 is not utf-8; is the file in another --encoding, such as cp1252?",
+        "  too_few_fields 1, first at line 3: 1 fields, expected 2",
+    ]
+
+
+@pytest.mark.parametrize("target", ["a.duckdb", "a.db"])
+def test_rows_and_writes_are_told_apart_where_rows_are_overwritten(headway: Any, target: str) -> None:
+    write("a.csv", "x,y\n1,1\n2,2\n1,3\n")
+    write("b.csv", "x,y\n2,4\n3,5\n")
+    upsert = ["--to", target, "--table", "t", "--key", "x", "--mode", "upsert"]
+    status, out, err = headway("import", "a.csv", *upsert)
+    assert status == 0, err
+    assert "tables: t 2 (3 upserts)" in out
+    assert json.loads(headway("import", "b.csv", *upsert, "--json")[1])["tables"] == {"t": 1}
+    replace = ["--to", target, "--table", "t", "--key", "x", "--mode", "replace", "--keep", "last"]
+    _, out, _ = headway("import", "a.csv", *replace, "--job", "replace")
+    assert "tables: t 2 (3 upserts)" in out
+    assert query(Path(target), "SELECT count(*) FROM t") == [(2,)]
 
 
 def test_a_database_that_another_program_writes_to_is_an_error_that_says_so(headway: Any) -> None:

@@ -85,7 +85,8 @@ def imported(path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     truth = json.loads(path.with_name("truth.json").read_text())
     assert (result.read, result.written, result.rejected) == (truth["rows"], truth["good"], truth["rejects"])
     assert result.read == result.written + result.rejected + result.skipped + result.filtered
-    assert result.tables == {"ledger": truth["good"], "balances": truth["good"]}
+    assert result.tables == {"ledger": truth["good"], "balances": truth["accounts_touched"]}
+    assert result.upserts == {"balances": truth["good"]}
     assert result.report.items.read == truth["rows"]
     assert result.report.items.written == truth["good"]
     assert result.report.complete

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,6 +13,8 @@ import click
 from headway.importer.job import ImportJob, ImportResult
 
 SECONDS_A_LINE = 5.0
+SHOWN_REASONS = 8
+MESSAGE_LENGTH = 200
 WARNED_SHARE = 0.01
 
 
@@ -105,14 +107,37 @@ def summary(result: ImportResult, job: ImportJob) -> str:
             f"+ skipped {result.skipped:,} + filtered {result.filtered:,}"
         ),
         f"{result.seconds:.1f} s, {result.rate:,.0f} rows/s{_bottleneck(result.report)}",
-        "tables: " + ", ".join(f"{name} {count:,}" for name, count in result.tables.items()),
+        "tables: " + ", ".join(_table(result, name) for name in result.tables),
     ]
     if result.resumed_at is not None:
         lines[1] += f"; went on at row {result.resumed_at:,}"
     if result.rejected:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(result.reasons.items()))
-        lines.append(f"rejects: {reasons or 'of an earlier run'}; in table _headway_rejects of {job.address.path}")
+        lines.append(f"rejects, in table _headway_rejects of {job.address.path}:")
+        lines += _reasons(result)
     return "\n".join(lines)
+
+
+def _table(result: ImportResult, name: str) -> str:
+    """Say how many rows a table got; where rows are overwritten, also how many writes that took."""
+    upserts = result.upserts.get(name)
+    return f"{name} {result.tables[name]:,}" + (f" ({upserts:,} upserts)" if upserts is not None else "")
+
+
+def _reasons(result: ImportResult) -> Iterator[str]:
+    """Give a line per reason, the most frequent first, each with its first row."""
+    ranked = sorted(result.reasons.items(), key=lambda found: (-found[1], found[0]))
+    for reason, count in ranked[:SHOWN_REASONS]:
+        line, message = result.firsts[reason]
+        hint = "; is the file in another --encoding, such as cp1252?" if reason == "bad_encoding" else ""
+        text = message if message.isprintable() else repr(message)[1:-1]
+        text = text if len(text) <= MESSAGE_LENGTH else text[:MESSAGE_LENGTH] + "..."
+        yield f"  {reason} {count:,}, first at line {line:,}{': ' if text else ''}{text}{hint}"
+    if len(ranked) > SHOWN_REASONS:
+        rest = sum(count for _, count in ranked[SHOWN_REASONS:])
+        yield f"  {rest:,} for {len(ranked) - SHOWN_REASONS} other reasons"
+    earlier = result.rejected - sum(result.reasons.values())
+    if earlier:
+        yield f"  {earlier:,} of an earlier run"
 
 
 def warn(result: ImportResult) -> None:

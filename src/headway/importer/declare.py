@@ -14,7 +14,7 @@ from typing import Any
 from headway.errors import PlanError
 from headway.io.columns import Int, column_type
 from headway.io.csv_ranges import Head
-from headway.io.table import Column, Table, Unique, default_mode, unique_names
+from headway.io.table import Column, Table, Unique, checked_keep, default_mode, unique_names
 from headway.io.target import ExistingColumn, ExistingTable, Target
 
 _KEYS = ("columns", "key", "mode", "keep")
@@ -32,8 +32,12 @@ class Declaration:
 
     def bound(self, columns: tuple[Column, ...], uniques: tuple[Unique, ...] = ()) -> Table:
         """Make the table that it declares, of these columns. Raises PlanError."""
+        return Table(self.name, columns, self.key, *self.meaning(), uniques)
+
+    def meaning(self) -> tuple[str, str | None]:
+        """Give mode and keep, with their defaults. Raises PlanError."""
         mode = self.mode or default_mode(self.key)
-        return Table(self.name, columns, self.key, mode, self.keep, uniques)
+        return mode, checked_keep(mode, self.keep, has_key=bool(self.key), table=self.name)
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,13 @@ def read_tables(given: str | Path | Mapping[str, Any]) -> list[Declaration]:
 
 
 def bind(
-    declarations: Sequence[Declaration], head: Head, target: Target, *, has_function: bool, default: str | None
+    declarations: Sequence[Declaration],
+    head: Head,
+    target: Target,
+    *,
+    has_function: bool,
+    default: str | None,
+    file: str | Path = "the file",
 ) -> Binding:
     """Settle names, columns and types against the header and the database. Raises PlanError."""
     if default is not None and default not in [declaration.name for declaration in declarations]:
@@ -76,7 +86,7 @@ def bind(
         if declaration.columns is None and existing is None:
             columns = tuple(map(Column, names))
             if not columns:
-                raise PlanError("the file is empty: there is no header to make a table from")
+                raise PlanError(f"{file} is empty: there is no header to make a table from")
         else:
             columns = declaration.columns or _adopted(
                 declaration.name, existing, names, head, has_function=has_function

@@ -13,7 +13,6 @@ from typing import Any
 
 from headway.importer.declare import Declaration
 from headway.io.csv_format import CsvFormat
-from headway.io.table import LEGAL, default_mode
 
 CONTENT = "content"
 
@@ -90,6 +89,5 @@ def _declared(declaration: Declaration) -> Mapping[str, Any]:
 
 
 def _meaning(declaration: Declaration) -> dict[str, Any]:
-    mode = declaration.mode or default_mode(declaration.key)
-    keep = declaration.keep or (LEGAL.get(mode, (None,))[0] if declaration.key else None)
+    mode, keep = declaration.meaning()
     return {"--key": ",".join(declaration.key) or None, "--mode": mode, "--keep": keep}

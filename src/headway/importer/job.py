@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headway.errors import CheckpointError, HeadwayError, PlanError, RunError, StageError, TooManyFailures
+from headway.errors import CheckpointError, HeadwayError, PlanError, RunError, StageError, TooManyFailures, WorkerDied
 from headway.importer.bookkeeping import Bookkeeping, Counts, Position, SavedJob
 from headway.importer.declare import Binding, Declaration, bind, read_tables
 from headway.importer.identity import differences, identity, same_content
@@ -24,11 +24,12 @@ from headway.importer.report import in_rows
 from headway.importer.rowfunction import load
 from headway.importer.stopping import run_until_stopped
 from headway.importer.writer import RANGES_A_COMMIT, ImportWriter, Stopped
-from headway.io.csv_format import CsvFormat
+from headway.io.csv_format import CsvFormat, line_breaks
 from headway.io.csv_ranges import CsvRanges, Range
 from headway.io.lock import held_alone
 from headway.io.target import Address, Target
 from headway.pipeline import Pipeline
+from headway.text import message, told
 from headway.watch.report import Report
 
 TAB_SUFFIXES = (".tsv", ".tab")
@@ -40,7 +41,8 @@ class ImportResult:
 
     They count the whole job, also what an earlier run of it did; `resumed_at` is the row at which
     this run began, None if at the first. `seconds` and `rate` (rows/s) are of this run. `tables`:
-    output rows written by this run, an overwritten one counted again. `report`: the pipeline's own.
+    rows that this run added to each table; `upserts`: for tables whose rows are overwritten, output
+    rows written, an overwritten one counted again. `report`: the pipeline's own.
     """
 
     job: str
@@ -53,9 +55,12 @@ class ImportResult:
     seconds: float = 0.0
     rate: float = 0.0
     tables: dict[str, int] = field(default_factory=dict)
+    upserts: dict[str, int] = field(default_factory=dict)
     report: Any = None
     reasons: dict[str, int] = field(default_factory=dict)
     """rows that this run set aside, by reason"""
+    firsts: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """line and message of the first of each reason"""
     finished: bool = False
     """the end of the file was reached, by this run or an earlier one"""
     already_finished: bool = False
@@ -120,6 +125,7 @@ class ImportJob:
             self._declarations, self._default = read_tables(tables), table
         else:
             self._declarations = [Declaration(table or _table_name(self.path), None, key, mode, keep)]
+            self._declarations[0].meaning()  # a pair that is not legal is refused before the file is looked at
             self._default = self._declarations[0].name
         if self._rejects is not None and not self._rejects.parent.is_dir():
             raise PlanError(f"--rejects {rejects}: there is no folder {self._rejects.parent}")
@@ -180,7 +186,9 @@ class ImportJob:
             if saved.finished_at is not None:
                 return self._nothing_to_do(saved, books)
         has_function = self._process is not None
-        binding = bind(self._declarations, source.head, target, has_function=has_function, default=self._default)
+        binding = bind(
+            self._declarations, source.head, target, has_function=has_function, default=self._default, file=self.path
+        )
         saved = _claim(target, books, binding, fingerprint)
         if saved is not None and saved.finished_at is not None:  # by a run that the lock does not reach
             return self._nothing_to_do(saved, books)
@@ -212,8 +220,7 @@ class ImportJob:
         except (RunError, KeyboardInterrupt) as error:
             report = getattr(error, "report", None)
             if isinstance(error, StageError) and isinstance(error.value, Range):
-                where = f"{self.path}, in the rows from line {error.value.line} to byte {error.value.end}"
-                error.args = (f"{where}: {error}",)
+                error.args = (self._told_by_lines(error, error.value),)
             raise
         finally:
             self._settle(writer, counts, report)
@@ -262,10 +269,18 @@ class ImportJob:
         result, seconds = self.result, time.monotonic() - self.started
         for name, value in asdict(writer.counts).items():
             setattr(result, name, value)
-        result.seconds, result.tables, result.reasons = seconds, dict(writer.written), dict(writer.reasons)
+        result.seconds, result.tables, result.upserts = seconds, writer.added(), writer.upserts
+        result.reasons, result.firsts = dict(writer.reasons), writer.firsts
         if report is not None:
             result.report = in_rows(report, writer.counts.since(before), writer.set_aside)
         result.rate = (writer.position.seq - (result.resumed_at or 0)) / seconds if seconds else 0.0
+
+    def _told_by_lines(self, error: StageError, span: Range) -> str:
+        """Say what ended the run, and in which lines of the file it happened."""
+        last = span.line + line_breaks(_read(self.path, span)) - 1
+        cause = error.__cause__ or error
+        what = message(cause) if isinstance(cause, WorkerDied) else f"raised {told(cause).removesuffix(': ')}"
+        return f"{self.path}, in lines {span.line:,} to {max(span.line, last):,}: {what}"
 
     def _check_limit(self) -> None:
         result = self.result

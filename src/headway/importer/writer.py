@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headway.errors import HeadwayError
 from headway.importer.bookkeeping import Bookkeeping, Counts, Position, RejectRecord
 from headway.importer.conflicts import Batch, Refusals, Sources, last_per_key
 from headway.importer.limits import RejectLimit
@@ -62,6 +63,8 @@ class ImportWriter:
         """rows written by this run, per table; an overwritten row counts again"""
         self.reasons: Counter[str] = Counter()
         """rows that this run set aside, by reason"""
+        self.firsts: dict[str, tuple[int, str]] = {}
+        """line and message of the first of each reason"""
         self.set_aside = 0
         """rows that got as far as the writer and were rejected or left out there"""
         self.stopped: Stopped | None = None
@@ -73,6 +76,24 @@ class ImportWriter:
         self._broken: BaseException | None = None
         self._next = start.number
         self._fresh = fresh
+        self._stood = self._rows_of_overwritten()
+
+    @property
+    def upserts(self) -> dict[str, int]:
+        """Rows written by this run to each table whose rows are overwritten."""
+        return {name: self.written[name] for name in self._stood}
+
+    def added(self) -> dict[str, int]:
+        """Give the rows that each table got by this run. Where rows are overwritten the tables are asked."""
+        try:
+            now = self._rows_of_overwritten()
+        except HeadwayError:  # what broke the database has ended the run, and is told
+            now = {}
+        return {
+            name: now[name] - self._stood[name] if name in now else count
+            for name, count in self.written.items()
+            if name in now or name not in self._stood
+        }
 
     def open(self, resume: dict[str, Any] | None) -> None:
         """Nothing to open: the target is open before the first range is read."""
@@ -102,6 +123,7 @@ class ImportWriter:
             if self._fresh:
                 self._empty_replaced()
             self._books.advance(self.position, self.counts, finished=True)
+        self._begun()
 
     def _flush(self) -> None:
         held, self._held = self._held, []
@@ -145,9 +167,12 @@ class ImportWriter:
             counts = commit.counted(self.counts, end, rejected=len(taken), skipped=skipped)
             position = commit.position(self.position, end)
             self._books.advance(position, counts, finished=False)
-        self.position, self.counts, self._fresh = position, counts, False
+        self.position, self.counts = position, counts
+        self._begun()
         self.set_aside += skipped + sum(1 for reject in taken if reject.stage == "write")
-        self.reasons.update(reject.reason for reject in taken)
+        for reject in taken:
+            self.reasons[reject.reason] += 1
+            self.firsts.setdefault(reject.reason, (reject.line, reject.message))
         for name, count in rows.items():
             self.written[name] += count
         if stop is not None:
@@ -158,6 +183,16 @@ class ImportWriter:
         """Take nothing behind a commit that failed: it would leave a gap."""
         if self._broken is not None:
             raise self._broken
+
+    def _begun(self) -> None:
+        """A commit stands: what was to be emptied has been."""
+        if self._fresh:
+            replaced = [table.name for table in self._tables if table.mode == "replace"]
+            self._stood = {name: 0 if name in replaced else count for name, count in self._stood.items()}
+        self._fresh = False
+
+    def _rows_of_overwritten(self) -> dict[str, int]:
+        return {table.name: self._target.count(table.name) for table in self._tables if table.overwrites}
 
     def _empty_replaced(self) -> None:
         for table in self._tables:

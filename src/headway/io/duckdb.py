@@ -171,6 +171,11 @@ class DuckDBTarget:
         found = self._with_batch(keys, sql)
         return {row[0] for row in found} if len(columns) == 1 else set(found)
 
+    def count(self, table: str) -> int:
+        """Give the number of rows."""
+        found: int = self.execute(f"SELECT count(*) FROM {quoted(table)}")[0][0]
+        return found
+
     def highest(self, table: str, column: str) -> int | None:
         """Give the largest number in a column, None if it holds none."""
         found: int | None = self.execute(f"SELECT max({quoted(column)}) FROM {quoted(table)}")[0][0]

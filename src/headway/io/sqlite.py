@@ -245,6 +245,11 @@ class SQLiteTarget:
                 found.update(self.execute(sql, tuple(chain.from_iterable(part))))
         return found
 
+    def count(self, table: str) -> int:
+        """Give the number of rows."""
+        found: int = self.execute(f"SELECT count(*) FROM {quoted(table)}")[0][0]
+        return found
+
     def highest(self, table: str, column: str) -> int | None:
         """Give the largest number in a column, None if it holds none."""
         found: int | None = self.execute(f"SELECT max({quoted(column)}) FROM {quoted(table)}")[0][0]

@@ -75,7 +75,7 @@ class Table:
                 raise PlanError(f"table {self.name}: key column {name!r} is not one of {', '.join(names)}")
         if len(set(self.key)) < len(self.key):
             raise PlanError(f"table {self.name}: a column stands twice in the key")
-        keep = _checked_keep(self.mode, self.keep, has_key=bool(self.key), table=self.name)
+        keep = checked_keep(self.mode, self.keep, has_key=bool(self.key), table=self.name)
         object.__setattr__(self, "keep", keep)
         columns = tuple(replace(c, required=True) if c.name in self.key else c for c in self.columns)
         object.__setattr__(self, "columns", columns)
@@ -109,9 +109,12 @@ def default_mode(key: Sequence[str]) -> str:
     return "fail" if key else "append"
 
 
-def _checked_keep(mode: str, keep: str | None, *, has_key: bool, table: str) -> str | None:
+def checked_keep(mode: str, keep: str | None, *, has_key: bool, table: str) -> str | None:
+    """Give what `keep` means with this mode, its default for None. Raises PlanError naming the nearest legal pair."""
     if mode not in LEGAL:
         raise PlanError(f"table {table}: mode {mode!r} is not known; there are {', '.join(LEGAL)}")
+    if keep not in (None, "first", "last"):
+        raise PlanError(f"table {table}: --keep {keep}: there are first and last")
     if mode == "append" and keep is not None:
         nearest = "--mode fail" if keep == "first" else "--mode upsert"
         raise PlanError(
@@ -128,8 +131,6 @@ def _checked_keep(mode: str, keep: str | None, *, has_key: bool, table: str) -> 
     if keep is None:
         return LEGAL[mode][0]
     if keep not in LEGAL[mode]:
-        if keep not in ("first", "last"):
-            raise PlanError(f"table {table}: --keep {keep}: there are first and last")
         raise PlanError(
             f"table {table}: --mode {mode} knows no --keep {keep}; the nearest is "
             f"--mode {_NEAREST_MODE[mode]} --keep {keep}, or --mode {mode} --keep {LEGAL[mode][0]}"

@@ -123,6 +123,10 @@ class Target(Protocol):
         """Give those of `values` (as from `values`) that the table already holds."""
         ...
 
+    def count(self, table: str) -> int:
+        """Give the number of rows."""
+        ...
+
     def highest(self, table: str, column: str) -> int | None:
         """Give the largest number in a column, None if it holds none."""
         ...
