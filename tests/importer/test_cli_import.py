@@ -445,7 +445,7 @@ def test_a_file_that_was_read_to_its_end_is_finished_after_ctrl_c_and_that_is_sa
     with gate.open("w"):
         child.send_signal(signal.SIGINT)
         assert any(
-            line == "stopping: finishing 3,000 lines that were read; Ctrl-C again stops at once; "
+            line == "stopping: finishing 3,000 lines that were read, for at most 30 s; Ctrl-C again stops at once; "
             "the same command goes on later\n"
             for line in child.stderr
         )

@@ -11,6 +11,7 @@ from typing import Any, Self
 import click
 
 from headway.importer.job import ImportJob, ImportResult
+from headway.importer.stopping import DRAIN_S
 
 SECONDS_A_LINE = 5.0
 SHOWN_REASONS = 8
@@ -85,11 +86,14 @@ class Display:
         """Say at once that the request to stop was heard, and what is still done."""
         if self._quiet:
             return
-        text = f"stopping: finishing {lines:,} lines that were read; Ctrl-C again stops at once"
+        text = (
+            f"stopping: finishing {lines:,} lines that were read, for at most {DRAIN_S:.0f} s; "
+            "Ctrl-C again stops at once"
+        )
         if self._resumable:
             text += "; the same command goes on later"
         if self._bar is not None:
-            self._bar.console.print(text, highlight=False)
+            self._bar.console.print(text, highlight=False, soft_wrap=True)
         else:
             click.echo(text, err=True)
 

@@ -15,13 +15,16 @@ from headway.run.stop import SignalStops
 from headway.running import Terminated
 from headway.watch.report import Report
 
+DRAIN_S = 30.0
+"""How long what was read may take after the first signal."""
+
 
 def run_until_stopped(pipeline: Pipeline[Any], stopping: Callable[[], None]) -> Report:
     """Run to the end, as `Pipeline.run` does with signals; `stopping` is called at the first one, on this thread.
 
     Raises KeyboardInterrupt or Terminated, with ``.report``, if a signal ended it before its input did.
     """
-    with pipeline.open() as run:
+    with pipeline.open(drain_timeout=DRAIN_S) as run:
 
         def ask(mode: Mode) -> None:
             {"drain": run.drain, "cancel": run.cancel, "abort": run.abort}[mode]()
