@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import headway.importer.job as job_module
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, PlanError
 from headway.importer.bookkeeping import Bookkeeping
 from headway.importer.job import ImportJob, import_file
 from headway.io.lock import held_alone
@@ -100,6 +100,24 @@ def test_a_commit_just_before_the_job_changes_hands_is_where_the_next_run_goes_o
     result = job.run()
     assert result.resumed_at == 5999
     assert query(target, "SELECT n FROM a ORDER BY rowid") == [(str(n),) for n in range(6000)]
+
+
+def test_a_mistake_does_not_remove_a_database_that_another_job_has_begun_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, target = tmp_path / "a.csv", tmp_path / "bank.db"
+    path.write_text("n\n1\n")
+    bind = job_module.bind
+
+    def another_job_first(*args: object, **options: object) -> object:
+        monkeypatch.setattr(job_module, "bind", bind)
+        import_file(path, target, table="other")
+        return bind(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(job_module, "bind", another_job_first)
+    with pytest.raises(PlanError, match="key column"):
+        import_file(path, target, key="wrong")
+    assert query(target, "SELECT n FROM other") == [("1",)]
 
 
 def test_a_run_that_lost_the_job_cannot_commit(tmp_path: Path) -> None:

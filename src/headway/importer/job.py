@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import CheckpointError, HeadwayError, PlanError, RunError, StageError, TooManyFailures, WorkerDied
-from headway.importer.bookkeeping import Bookkeeping, Counts, Position, SavedJob
+from headway.importer.bookkeeping import JOBS, Bookkeeping, Counts, Position, SavedJob
 from headway.importer.declare import Binding, Declaration, bind, read_tables
 from headway.importer.identity import differences, identity, same_content
 from headway.importer.limits import RejectLimit
@@ -169,7 +169,8 @@ class ImportJob:
         try:
             return self._run(source, target)
         finally:
-            untouched = self.binding is None and not was_there
+            # Another job may have begun in the same new file: its database is not ours to remove.
+            untouched = self.binding is None and not was_there and target.describe(JOBS) is None
             target.close()
             if untouched:
                 self.address.path.unlink(missing_ok=True)
