@@ -159,7 +159,7 @@ class Flow:
             allowed = allowed * meter.items_in if meter.items_in >= 100 else None
         if policy == "raise":
             self.fail(failure, now)
-        elif allowed is not None and count > allowed:
+        elif allowed is not None and count > allowed and self.too_many is None:
             text = f"stage {stage.spec.name!r}: {count} items failed, max_failures={stage.spec.max_failures}"
             self.fail(failure, now, text)
 
