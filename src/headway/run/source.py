@@ -80,8 +80,8 @@ def make_reader(
     return ThreadReader(source, mailbox, on_rows, on_end)
 
 
-class ThreadReader:
-    """Reads in a daemon thread."""
+class _Reader:
+    """What both kinds keep: the rows that wait, what was granted and read, whether the driver was told."""
 
     def __init__(
         self,
@@ -93,7 +93,21 @@ class ThreadReader:
         self.rows: deque[Any] = deque()
         self._source, self._mailbox, self._on_rows, self._on_end = source, mailbox, on_rows, on_end
         self._granted = self._read = 0
-        self._stopping = self._waiting = self._told = False
+        self._stopping = self._told = False
+
+    def take(self) -> list[Any]:
+        """The rows that have come, on the loop."""
+        self._told = False
+        pop = self.rows.popleft
+        return [pop() for _ in range(len(self.rows))]
+
+
+class ThreadReader(_Reader):
+    """Reads in a daemon thread."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._waiting = False
         self._wake = threading.Event()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._main, name="headway-source", daemon=True)
@@ -123,12 +137,6 @@ class ThreadReader:
         if self._ended.is_set():
             self._thread.join(timeout_s)
         return self._ended.is_set()
-
-    def take(self) -> list[Any]:
-        """The rows that have come, on the loop."""
-        self._told = False
-        pop = self.rows.popleft
-        return [pop() for _ in range(len(self.rows))]
 
     def _may_read(self) -> bool:
         """Wait for a grant; False when the reading is to end."""
@@ -187,20 +195,11 @@ class ThreadReader:
                 self._mailbox.post(self._on_rows)
 
 
-class TaskReader:
+class TaskReader(_Reader):
     """Reads an async iterable in a task of the loop."""
 
-    def __init__(
-        self,
-        source: Any,
-        mailbox: Mailbox,
-        on_rows: Callable[[], None],
-        on_end: Callable[[BaseException | None], None],
-    ) -> None:
-        self.rows: deque[Any] = deque()
-        self._source, self._mailbox, self._on_rows, self._on_end = source, mailbox, on_rows, on_end
-        self._granted = self._read = 0
-        self._told = self._stopping = False
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -225,13 +224,6 @@ class TaskReader:
             return True
         done, _ = await asyncio.wait([self._task], timeout=timeout_s)
         return bool(done)
-
-    def take(self) -> list[Any]:
-        """The rows that have come."""
-        self._told = False
-        rows = list(self.rows)
-        self.rows.clear()
-        return rows
 
     async def _main(self) -> None:
         error: BaseException | None = None
