@@ -1,6 +1,7 @@
 """Reads the source of a run: never ahead of what was granted, never on the loop's time.
 
-A plain iterable or `Source` is read in a thread of its own, an async one in a task of the loop.
+A plain iterable or `Source` is read in a thread of its own, an async one in a task of the loop; a
+list, tuple or range, which cannot block, on the loop itself.
 Rows wait in ``rows`` until the driver takes them; it is told once, however many come meanwhile.
 """
 
@@ -77,6 +78,8 @@ def make_reader(
     """The reader for `source`. `on_rows` and `on_end` are called on the loop; after `on_end` no rows come."""
     if hasattr(source, "__aiter__"):
         return TaskReader(source, mailbox, on_rows, on_end)
+    if type(source) in (list, tuple, range):
+        return MemoryReader(source, mailbox, on_rows, on_end)
     return ThreadReader(source, mailbox, on_rows, on_end)
 
 
@@ -100,6 +103,49 @@ class _Reader:
         self._told = False
         pop = self.rows.popleft
         return [pop() for _ in range(len(self.rows))]
+
+
+class MemoryReader(_Reader):
+    """Takes rows from what is in memory already: that never blocks, so it needs no thread."""
+
+    _ended = False
+
+    def start(self) -> None:
+        """Nothing is to be started."""
+        self._tell()
+
+    def grant(self, total: int) -> None:
+        """Allow rows up to the number `total`."""
+        self._granted = total
+        self._tell()
+
+    def _tell(self) -> None:
+        """Have the rows taken that may be; after the last one comes the end."""
+        if self._read >= len(self._source) and not self._told:
+            if not self._ended:
+                self._ended = True
+                self._mailbox.post(self._on_end, None)
+        elif self._granted > self._read and not self._told and not self._stopping:
+            self._told = True
+            self._mailbox.post(self._on_rows)
+
+    def take(self) -> list[Any]:
+        """The rows that may be taken."""
+        self._told = False
+        rows = [] if self._stopping else list(self._source[self._read : self._granted])
+        self._read += len(rows)
+        return rows
+
+    def stop(self) -> None:
+        """Give no more rows."""
+        self._stopping = True
+        if not self._ended:
+            self._ended = True
+            self._mailbox.post(self._on_end, None)
+
+    async def join(self, timeout_s: float) -> bool:
+        """Nothing runs."""
+        return True
 
 
 class ThreadReader(_Reader):
