@@ -15,6 +15,7 @@ from conformance.modes import run
 from headway import Pipeline
 
 WAIT_S = 0.002
+# The scenario names random delays; real workers have no virtual clock, and nothing is asserted about time.
 
 
 def wait(value: int) -> int:

@@ -24,7 +24,7 @@ def add(value: int) -> int:
 
 
 def slowly(value: int) -> int:
-    time.sleep(0.01)
+    time.sleep(0.01)  # work that takes a while: the loop must stay free meanwhile
     return value + 1
 
 

@@ -17,7 +17,7 @@ from headway.errors import HeadwayError, PlanError
 from headway.io.arrow import arrow_type
 from headway.io.columns import ColumnType, Exact, Int, column_type
 from headway.io.table import Table, Unique
-from headway.io.target import ConstraintRefused, ExistingColumn, ExistingTable, quoted
+from headway.io.target import ConstraintRefused, Counted, ExistingColumn, ExistingTable, quoted
 
 try:
     import duckdb
@@ -34,7 +34,7 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _BATCH = "headway_batch"
 
 
-class DuckDBTarget:
+class DuckDBTarget(Counted):
     """One DuckDB file. DuckDB itself keeps every other process out while it is open."""
 
     kind = "duckdb"
@@ -170,16 +170,6 @@ class DuckDBTarget:
         sql = f"SELECT * FROM {_BATCH} SEMI JOIN {quoted(table.name)} USING ({_list(columns)})"
         found = self._with_batch(keys, sql)
         return {row[0] for row in found} if len(columns) == 1 else set(found)
-
-    def count(self, table: str) -> int:
-        """Give the number of rows."""
-        found: int = self.execute(f"SELECT count(*) FROM {quoted(table)}")[0][0]
-        return found
-
-    def highest(self, table: str, column: str) -> int | None:
-        """Give the largest number in a column, None if it holds none."""
-        found: int | None = self.execute(f"SELECT max({quoted(column)}) FROM {quoted(table)}")[0][0]
-        return found
 
     def insert(self, table: Table, batch: Any) -> None:
         """Insert rows in order. Raises ConstraintRefused."""

@@ -23,7 +23,7 @@ from typing import Any
 from headway.errors import HeadwayError, PlanError
 from headway.io.columns import ColumnType, Exact, Int, column_type
 from headway.io.table import Table, Unique
-from headway.io.target import ConstraintRefused, ExistingColumn, ExistingTable, quoted
+from headway.io.target import ConstraintRefused, Counted, ExistingColumn, ExistingTable, quoted
 
 _STORED = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "bytes": "BLOB"}  # all else is TEXT
 _EXACT_IN = {
@@ -108,7 +108,7 @@ def _decimals(precision: int, scale: int) -> re.Pattern[str]:
     return re.compile(rf"(?:-?+(?:{whole}|0){point},)*+", re.ASCII)
 
 
-class SQLiteTarget:
+class SQLiteTarget(Counted):
     """One SQLite file, in WAL mode; a commit survives a killed process."""
 
     kind = "sqlite"
@@ -243,16 +243,6 @@ class SQLiteTarget:
             else:
                 sql = f"SELECT {names} FROM {table_name} WHERE ({names}) IN (VALUES {places})"
                 found.update(self.execute(sql, tuple(chain.from_iterable(part))))
-        return found
-
-    def count(self, table: str) -> int:
-        """Give the number of rows."""
-        found: int = self.execute(f"SELECT count(*) FROM {quoted(table)}")[0][0]
-        return found
-
-    def highest(self, table: str, column: str) -> int | None:
-        """Give the largest number in a column, None if it holds none."""
-        found: int | None = self.execute(f"SELECT max({quoted(column)}) FROM {quoted(table)}")[0][0]
         return found
 
     def insert(self, table: Table, batch: Any) -> None:

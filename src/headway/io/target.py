@@ -154,6 +154,24 @@ _SUFFIXES = {".duckdb": "duckdb", ".ddb": "duckdb", ".db": "sqlite", ".sqlite": 
 _LATER = ("postgresql", "postgres")
 
 
+class Counted:
+    """What every target asks in the same words."""
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a statement and give its rows; the target's own."""
+        raise NotImplementedError
+
+    def count(self, table: str) -> int:
+        """Give the number of rows."""
+        found: int = self.execute(f"SELECT count(*) FROM {quoted(table)}")[0][0]
+        return found
+
+    def highest(self, table: str, column: str) -> int | None:
+        """Give the largest number in a column, None if it holds none."""
+        found: int | None = self.execute(f"SELECT max({quoted(column)}) FROM {quoted(table)}")[0][0]
+        return found
+
+
 class Address(NamedTuple):
     """Where a target is: its kind and the path of its file."""
 
