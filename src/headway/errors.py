@@ -112,6 +112,20 @@ class RunErrors(ExceptionGroup[Exception], RunError):
         return RunErrors(self.message, excs)
 
 
+class RetryAfter(Exception):
+    """Raised by a stage's function: pause the whole stage for `seconds`, then make this call again.
+
+    It does not count as an attempt. An item that asks for more than ``Retry.max_pause`` in all fails with it.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"again in {seconds} s")
+        self.seconds = float(seconds)
+
+    def __reduce__(self) -> tuple[type[RetryAfter], tuple[float]]:
+        return type(self), (self.seconds,)
+
+
 class Raised(NamedTuple):
     """What a user function raised, and the traceback text of the place where it ran."""
 

@@ -6,22 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from headway.core.policy import RateLimit, Retry, check, seconds, whole
 from headway.errors import PlanError
 
-Kind = Literal["map", "filter", "flat_map", "map_batches", "sink", "consume"]
+Kind = Literal["map", "filter", "flat_map", "scan", "map_batches", "sink", "consume"]
 ON_ERROR = ("raise", "skip", "keep", "dead_letter")
+ON_KEY_FAILURE = ("continue", "block_key", "halt")
 WORKER_KINDS = ("auto", "task", "thread", "process")
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _check(who: str, **wants: tuple[bool, Any, str]) -> None:
-    """Raise PlanError for the first option that is not as it must be: (whether it is, its value, what it must be)."""
-    for name, (good, value, must) in wants.items():
-        if not good:
-            raise PlanError(f"{who}: {name} must be {must}, not {value!r}")
 
 
 def _one_of(value: Any, known: tuple[str, ...]) -> tuple[bool, Any, str]:
@@ -32,6 +23,8 @@ def _one_of(value: Any, known: tuple[str, ...]) -> tuple[bool, Any, str]:
 class StageSpec:
     """One stage: what is called, by how many workers of which kind, and what a failure means.
 
+    ``key`` is a function or the name of a column, item or attribute; ``initial`` the first state of a
+    scan, or a function that makes it. ``timeout`` holds for each call, ``deadline`` for an item from its birth.
     ``queue`` is a capacity in runnable items (behind a batch: in batches), None: by the engine.
     ``max_failures`` is a count, or a share of the items below 1 as a float, armed after 100 items.
     """
@@ -46,17 +39,27 @@ class StageSpec:
     on_error: str | None = None
     max_failures: int | float | None = None
     setup: Callable[[], Any] | None = None
+    setup_timeout: float = 30.0
     idempotent: bool = False
     atomic: bool = False
+    key: Any = None
+    on_key_failure: str = "continue"
+    timeout: float | None = None
+    deadline: float | None = None
+    grace: float = 1.0
+    retry: Retry | None = None
+    rate: RateLimit | None = None
+    hedge: bool = False
+    initial: Any = None
 
     def __post_init__(self) -> None:
         limit: Any = self.max_failures
-        _check(
+        check(
             f"stage {self.name!r}",
-            workers=(_whole(self.workers), self.workers, "a whole number from 1"),
+            workers=(whole(self.workers), self.workers, "a whole number from 1"),
             on=_one_of(self.on if isinstance(self.on, str) else "auto", WORKER_KINDS),
             needs=_one_of(self.needs, ("none", "input")),
-            queue=(self.queue is None or _whole(self.queue), self.queue, "a whole number from 1"),
+            queue=(self.queue is None or whole(self.queue), self.queue, "a whole number from 1"),
             on_error=_one_of(self.on_error or "raise", ON_ERROR),
             max_failures=(
                 limit is None
@@ -66,6 +69,11 @@ class StageSpec:
                 "a count, or a share below 1",
             ),
             atomic=(not self.atomic or self.kind == "flat_map", self.atomic, "left out but for flat_map"),
+            setup_timeout=(seconds(self.setup_timeout), self.setup_timeout, "above 0 seconds"),
+            on_key_failure=_one_of(self.on_key_failure, ON_KEY_FAILURE),
+            timeout=(self.timeout is None or seconds(self.timeout), self.timeout, "above 0 seconds"),
+            deadline=(self.deadline is None or seconds(self.deadline), self.deadline, "above 0 seconds"),
+            grace=(seconds(self.grace, zero=True), self.grace, "0 or more seconds"),
         )
         if self.needs == "input" and self.workers > 1:
             raise PlanError(
@@ -84,11 +92,11 @@ class BatchSpec:
     for_map: bool = False
 
     def __post_init__(self) -> None:
-        _check(
+        check(
             "batch",
-            size=(_whole(self.size), self.size, "a whole number from 1"),
+            size=(whole(self.size), self.size, "a whole number from 1"),
             within=(self.within is None or self.within > 0, self.within, "above 0 seconds"),
-            bytes=(self.bytes is None or _whole(self.bytes), self.bytes, "a whole number from 1"),
+            bytes=(self.bytes is None or whole(self.bytes), self.bytes, "a whole number from 1"),
         )
 
 
@@ -112,10 +120,10 @@ class PipelineSpec:
     on_error: str = "raise"
 
     def __post_init__(self) -> None:
-        _check(
+        check(
             f"pipeline {self.name!r}",
             order=_one_of(self.order, ("input", "none")),
-            window=(self.window in (None, "auto") or _whole(self.window), self.window, 'a number from 1, or "auto"'),
-            window_bytes=(_whole(self.window_bytes), self.window_bytes, "a whole number from 1"),
+            window=(self.window in (None, "auto") or whole(self.window), self.window, 'a number from 1, or "auto"'),
+            window_bytes=(whole(self.window_bytes), self.window_bytes, "a whole number from 1"),
             on_error=_one_of(self.on_error, ON_ERROR),
         )

@@ -17,14 +17,21 @@ if TYPE_CHECKING:
 class Job:
     """A ticket as its worker sees it.
 
-    ``values`` are the inputs in order, never a tombstone; ``tags`` run in parallel. ``limit`` is
-    the number of children that an expansion may make before it must pause (0: no expansion).
+    ``values`` are the inputs in order, never a tombstone; ``tags``, and ``keys`` where the stage has
+    them, run in parallel. ``limit`` is the number of children that an expansion may make before it must
+    pause (0: no expansion). ``attempt``: number of these calls, from 1; ``born``: when the items were;
+    ``until``: when their deadline is (both on the driver's clock). ``epoch``: see `Answer.halted`.
     """
 
     ticket: int
     values: list[Any]
     tags: Sequence[Tag]
     limit: int = 0
+    keys: Sequence[Any] | None = None
+    attempt: int = 1
+    born: float = 0.0
+    until: float | None = None
+    epoch: int = 0
 
 
 @dataclass(slots=True)
@@ -35,6 +42,10 @@ class Answer:
     order. ``origin[i]`` is the offset of the input that output i came from (None: output i is that
     of input i, none missing); in ``map_batches`` offsets count members over all batches of the job.
     ``failed`` holds (offset, what was raised), offsets rising; an offset in neither list was filtered.
+    ``halted``: the last input taken failed in a way that what follows has to wait for; the worker then
+    starts no job of the same or an earlier epoch any more, and answers for each with nothing taken.
+    ``broke`` (map_batches): offsets of the batches, within the job, for which the call itself raised.
+    ``again``: a sink's write of what was not taken failed, and is to be made again.
     ``parked``: the input at offset ``taken`` is an expansion that paused after the children given.
     ``started`` and ``stopped`` are readings of the driver's clock; ``cpu`` is the seconds of CPU
     within them, ``sample`` the service time of one call picked at random; ``nbytes`` the size of ``values``.
@@ -46,6 +57,9 @@ class Answer:
     origin: list[int] | None = None
     failed: list[tuple[int, Raised]] = field(default_factory=list)
     parked: bool = False
+    halted: bool = False
+    broke: list[int] = field(default_factory=list)
+    again: Raised | None = None
     nbytes: int = 0
     started: float = 0.0
     stopped: float = 0.0

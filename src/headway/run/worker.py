@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Protocol
 
 from headway.call import Caller, Cell, is_async, raised
+from headway.core.policy import Retry
 from headway.core.ticket import Answer, Job
-from headway.errors import Raised
+from headway.errors import ItemTimeout, Raised
 
 COMMIT_S = 1.0
 """A sink commits at least this often while it writes."""
@@ -34,6 +35,18 @@ class Worker(Protocol):
     def recall(self, ticket: int) -> None:
         """Answer for `ticket` as soon as the call that runs ends, with the rest un-started."""
 
+    def running(self) -> tuple[int, float, float | None] | None:
+        """The call that runs now: its ticket, when it began, and when its item's deadline is (`Job.until`)."""
+
+    def give_up(self, ticket: int, why: ItemTimeout) -> None:
+        """Do not wait for the call that runs under `ticket`: its item fails with `why`.
+
+        A thread answers at once, with the item failed and what follows un-started, reports
+        `Events.zombie` and starts nothing more. A task does the same, is cancelled, and is a zombie only
+        if it has not ended within the recipe's grace. A process is terminated, after the grace killed,
+        and reports `Events.died`.
+        """
+
     def stop(self, error: BaseException | None, *, commit: bool) -> None:
         """Close what was opened once the running call has ended, and end."""
 
@@ -53,13 +66,25 @@ class Events(Protocol):
     def answered(self, worker: Any, answer: Answer) -> None:
         """A job is done, or paused."""
 
-    def died(self, worker: Any, why: Raised) -> None:
-        """Its process ended unasked."""
+    def died(self, worker: Any, why: Raised, answer: Answer | None, cursor: int | None) -> None:
+        """Its process ended without being told to, or was killed for an `ItemTimeout` (then that is `why`).
+
+        `answer` is for the job in hand: the outcomes that it had published (idempotent stages: none taken);
+        `cursor`: the offset in that job of the call that ran, None if none did. Jobs that it had not begun
+        are not answered for.
+        """
+
+    def zombie(self, worker: Any, *, alive: bool) -> None:
+        """The worker has a call that cannot be ended (`alive`): another has to take its place. Later: it ended."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything a worker needs to make its own session; it travels to child processes by cloudpickle."""
+    """Everything a worker needs to make its own session; it travels to child processes by cloudpickle.
+
+    A job ends at a failure whose exception is of the classes ``halts`` (True: any). ``states`` are those of a
+    scan by key, shared by all workers of the stage in this process.
+    """
 
     kind: str
     name: str
@@ -68,8 +93,14 @@ class Recipe:
     size: Callable[[Any], int] | None = None
     atomic: bool = False
     most_children: int = 1 << 20
-    halts: bool = False
+    halts: bool | tuple[type[BaseException], ...] = False
     batched: bool = False
+    grace: float = 1.0
+    setup_timeout: float = 30.0
+    idempotent: bool = False
+    retry: Retry | None = None
+    initial: Any = None
+    states: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def is_sink(self) -> bool:
