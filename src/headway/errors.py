@@ -13,6 +13,7 @@
     │  ├─ SinkError
     │  ├─ StallError        .stage .seq .age
     │  └─ RunErrors         several at once: an ExceptionGroup too, first cause first
+    ├─ PredecessorFailed    an item's error: an earlier one of its key had failed
     ├─ CheckpointError      resume refused: what differs, and how to accept it
     └─ InternalError        a broken invariant: a bug of Headway itself
 """
@@ -75,6 +76,10 @@ class WorkerDied(StageError):
 
     exitcode: int | None = None
     signal: int | None = None
+
+
+class PredecessorFailed(HeadwayError):
+    """An item was not run because an earlier one of its key had failed (``on_key_failure="block_key"``)."""
 
 
 class TooManyFailures(RunError):

@@ -111,16 +111,18 @@ class Pipeline(Generic[T]):
                 f"not {type(source).__name__}"
             )
         self._source, self._name, self._size, self._mode = source, name, size, mode
-        self._spec = PipelineSpec(name, (), "input", window, window_bytes, on_error)
+        self._spec = PipelineSpec(name, (), window=window, window_bytes=window_bytes, on_error=on_error)
         self._used = [False]
         How(mode=mode)
 
     # ---- building
 
-    def _with(self, *steps: Step, order: str | None = None) -> Pipeline[Any]:
+    def _with(self, *steps: Step, order: str | None = None, order_key: Any = None) -> Pipeline[Any]:
         if self._steps and isinstance(self._steps[-1], StageSpec) and self._steps[-1].kind == "sink":
             raise PlanError(f"{self._steps[-1].name!r} is the sink, and nothing can stand behind it")
-        return self._copy(replace(self._spec, steps=self._steps + steps, order=order or self._spec.order))
+        if order is None:
+            order, order_key = self._spec.order, self._spec.order_key
+        return self._copy(replace(self._spec, steps=self._steps + steps, order=order, order_key=order_key))
 
     def _copy(self, spec: PipelineSpec) -> Pipeline[Any]:
         copy: Pipeline[Any] = object.__new__(Pipeline)
@@ -170,6 +172,25 @@ class Pipeline(Generic[T]):
         """
         return self._stage("flat_map", fn, stage)
 
+    def scan(
+        self,
+        fn: Callable[..., Any],
+        initial: Any,
+        *,
+        key: str | Callable[[T], Any] | None = None,
+        **stage: Unpack[StageOptions],
+    ) -> Pipeline[Any]:
+        """``state, out = fn(state, value)``, in input order, or in that of each key with a state for each.
+
+        `initial`: the first state, copied deeply for each key, or a function that makes it. `fn` may be
+        async. A failing item leaves the state as it was: give a new state back rather than change the old
+        one. The final states: ``report.states[stage]``, by key (None without one). One worker, or with
+        `key` several, whose lanes keep two items of a key apart; in a process only one.
+        """
+        options = dict(stage)
+        options.update({"key": key} if key is not None else {"needs": "input"})
+        return self._with(make_stage("scan", fn, options, self._steps, initial=initial))
+
     def batch(self, size: int, *, within: float | None = None, bytes: int | None = None) -> Pipeline[list[T]]:
         """Lists of up to `size` items, or `bytes` bytes.
 
@@ -211,17 +232,30 @@ class Pipeline(Generic[T]):
         self,
         sink: Sink[T] | Callable[[T], object] | Callable[[T, Any], object],
         *,
-        order: Literal["input", "none"] = "input",
+        order: Literal["input", "key", "none"] = "input",
+        key: str | Callable[[T], Any] | None = None,
         **stage: Unpack[StageOptions],
     ) -> Pipeline[NoReturn]:
-        """The last step: a function (one item a call, a list behind `batch`) or a `Sink`."""
-        return self._with(make_stage("sink", sink, dict(stage), self._steps), order=order)
+        """The last step: a function (one item a call, a list behind `batch`) or a `Sink`.
 
-    def ordered(self, order: Literal["input", "none"] = "input", key: None = None) -> Pipeline[T]:
-        """The order in which a consumer that iterates wants the outputs."""
-        if key is not None:
-            raise PlanError("ordered(key=) is not available in this version")
-        return self._with(order=order)
+        `order`: in which its items come: that of the input, that of the input for each `key` (None: the key of
+        the nearest stage before that has one), or any. With a key it may have several workers.
+        """
+        options = dict(stage)
+        if order == "key" and options.get("workers", 1) != 1:
+            options["key"] = key if key is not None else self._last_key()
+        spec = make_stage("sink", sink, options, self._steps)
+        return self._with(spec, order=order, order_key=key)
+
+    def _last_key(self) -> Any:
+        """The key of the nearest keyed stage."""
+        return next((s.key for s in reversed(self._steps) if isinstance(s, StageSpec) and s.key is not None), None)
+
+    def ordered(
+        self, order: Literal["input", "key", "none"] = "input", key: str | Callable[[T], Any] | None = None
+    ) -> Pipeline[T]:
+        """The order in which a consumer that iterates wants the outputs. See `to`."""
+        return self._with(order=order, order_key=key)
 
     def with_workers(self, workers: dict[str, int]) -> Pipeline[T]:
         """The same pipeline with other numbers of workers, by stage name."""

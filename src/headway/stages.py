@@ -8,12 +8,10 @@ from concurrent.futures import Executor
 from typing import Any, Literal, TypedDict
 
 from headway.call import is_async
+from headway.core.policy import RateLimit, Retry, seconds, whole
 from headway.core.spec import Kind, StageSpec, Step
 from headway.errors import PlanError
 from headway.run.worker import Recipe
-
-LATER = ("key", "on_key_failure", "timeout", "deadline", "grace", "retry", "rate", "hedge")
-"""Options of the public surface that this version does not have."""
 
 
 class StageOptions(TypedDict, total=False):
@@ -21,11 +19,20 @@ class StageOptions(TypedDict, total=False):
 
     workers: int
     on: Literal["auto", "task", "thread", "process"] | Executor
-    needs: Literal["none", "input"]
+    needs: Literal["none", "key", "input"]
+    key: str | Callable[[Any], Any] | None
+    on_key_failure: Literal["continue", "block_key", "halt"]
+    timeout: float | None
+    deadline: float | None
+    grace: float
+    retry: int | Retry | None
+    rate: float | RateLimit | None
+    hedge: bool
     queue: int | None
     on_error: Literal["raise", "skip", "keep", "dead_letter"] | None
     max_failures: int | float | None
     setup: Callable[[], Any] | None
+    setup_timeout: float
     idempotent: bool
     atomic: bool
     name: str | None
@@ -34,12 +41,12 @@ class StageOptions(TypedDict, total=False):
 OPTIONS = tuple(StageOptions.__annotations__)
 
 
-def make_stage(kind: Kind, fn: Any, options: dict[str, Any], steps: tuple[Step, ...]) -> StageSpec:
+def make_stage(
+    kind: Kind, fn: Any, options: dict[str, Any], steps: tuple[Step, ...], *, initial: Any = None
+) -> StageSpec:
     """The stage for `fn` behind `steps`. Raises PlanError for what the options say wrongly."""
     name = options.pop("name", None) or _name(fn, kind)
     for option, value in options.items():
-        if option in LATER:
-            raise PlanError(f"stage {name!r}: {option}= is not available in this version")
         if option not in OPTIONS:
             raise PlanError(f"stage {name!r}: there is no option {option}=; there are {', '.join(OPTIONS)}")
         if option == "workers" and (value == "auto" or isinstance(value, tuple)):
@@ -48,6 +55,15 @@ def make_stage(kind: Kind, fn: Any, options: dict[str, Any], steps: tuple[Step, 
             raise PlanError(f"stage {name!r}: on= is a kind of worker or an Executor, not {value!r}")
         if option == "on" and value == "ray":
             raise PlanError(f'stage {name!r}: on="ray" is not available in this version')
+    retry, rate = options.get("retry"), options.get("rate")
+    if retry is not None and not isinstance(retry, Retry):
+        if not whole(retry):
+            raise PlanError(f"stage {name!r}: retry is a number of calls or a Retry, not {retry!r}")
+        options["retry"] = Retry(retry)
+    if rate is not None and not isinstance(rate, RateLimit):
+        if not seconds(rate):
+            raise PlanError(f"stage {name!r}: rate is a number of calls a second or a RateLimit, not {rate!r}")
+        options["rate"] = RateLimit(rate)
     sink = kind == "sink" and not callable(fn)
     if sink:
         missing = [method for method in ("open", "write", "commit", "close") if not hasattr(fn, method)]
@@ -67,7 +83,9 @@ def make_stage(kind: Kind, fn: Any, options: dict[str, Any], steps: tuple[Step, 
     if options.get("on", "auto") == "auto":
         asynchronous = is_async(fn.write) if sink else is_async(fn)
         options["on"] = "task" if asynchronous else "thread"
-    return StageSpec(kind, fn, unique(name, steps), **options)
+    if options.get("key") is not None and options.get("needs", "none") == "none":
+        options["needs"] = "key"
+    return StageSpec(kind, fn, unique(name, steps), initial=initial, **options)
 
 
 def _name(fn: Any, kind: str) -> str:

@@ -81,14 +81,16 @@ class Block:
     """A carrier of consecutive items: the interval [lo, hi), its live values and their tags.
 
     ``tags`` and ``values`` run in parallel and rise; ``tags`` is a range while nothing is missing.
-    ``kept`` holds failures that stay visible at their place. ``spans`` is set only where a batch
-    was put together from pieces that do not touch (then lo and hi are those of the first).
-    ``members`` is set where the one value is a batch. ``waited`` is the time spent in gates,
-    ``attempt`` the number of the call that comes next.
+    ``kept`` holds failures that stay visible at their place. ``spans`` is set only where it was put
+    together from pieces that do not touch: a batch (then lo and hi are those of the first piece), or
+    items of one lane (then those of the first and the last). ``members`` is set where the one value is
+    a batch. ``waited`` is the time spent in gates, ``attempt`` the number of the call that comes
+    next, ``deaths`` the workers that died of it, ``paused`` the seconds for which it asked to wait.
     """
 
     __slots__ = (
-        "attempt", "born", "entered", "hi", "kept", "lo", "members", "nbytes", "spans", "tags", "values", "waited",
+        "attempt", "born", "deaths", "entered", "hi", "kept", "lo", "members", "nbytes", "paused", "spans", "tags",
+        "values", "waited",
     )  # fmt: skip
 
     def __init__(
@@ -96,7 +98,7 @@ class Block:
     ) -> None:
         self.lo, self.hi, self.tags, self.values = lo, hi, tags, values
         self.nbytes, self.born, self.entered, self.waited = nbytes, born, born, 0.0
-        self.attempt = 1
+        self.attempt, self.deaths, self.paused = 1, 0, 0.0
         self.kept: dict[Position, Failure] | None = None
         self.members: Members | None = None
         self.spans: list[Span] | None = None
@@ -123,6 +125,7 @@ class Block:
         """A block of the same birth and history with another content."""
         block = Block(lo, hi, tags, values, nbytes, self.born)
         block.entered, block.waited, block.attempt = self.entered, self.waited, self.attempt
+        block.deaths, block.paused = self.deaths, self.paused
         return block
 
     def cut(self, count: int) -> Block:
@@ -132,13 +135,6 @@ class Block:
         """
         return self.cut_at(position(self.tags[count]))
 
-    def singles(self) -> list[Block]:
-        """The block cut into its items, for another attempt at each alone."""
-        blocks = [self.cut(1) for _ in range(len(self.values) - 1)] + [self]
-        for block in blocks:
-            block.attempt += 1
-        return blocks
-
     def cut_at(self, at: Position) -> Block:
         """Take what lies before the position `at` off as a block of its own. Bytes are shared out by number."""
         count, total = bisect_left(self.tags, at, key=position), len(self.values)
@@ -147,7 +143,22 @@ class Block:
         self.lo, self.tags, self.values = at, self.tags[count:], self.values[count:]
         self.nbytes -= nbytes
         self.share(head)
+        if self.spans is not None and self.members is None:
+            head.cover([(lo, min(hi, at)) for lo, hi in self.spans if lo < at])
+            self.cover([(max(lo, at), hi) for lo, hi in self.spans if hi > at])
         return head
+
+    def cover(self, spans: list[Span]) -> None:
+        """Cover these pieces of the line, in order."""
+        self.lo, self.hi = spans[0][0], spans[-1][1]
+        self.spans = spans if len(spans) > 1 else None
+
+    def parts(self) -> list[Block]:
+        """The block cut into pieces that cover an interval each."""
+        parts: list[Block] = []
+        while self.spans is not None and self.members is None:
+            parts.append(self.cut_at(self.spans[0][1]))
+        return [*parts, self]
 
     def share(self, head: Block) -> None:
         """Give `head`, which lies before this block, what belongs before its end."""

@@ -10,13 +10,15 @@ from headway.core.batch import Batcher, unbatch
 from headway.core.block import Block, Position, is_kept, position
 from headway.core.frontier import Frontier
 from headway.core.gate import Gate
+from headway.core.lanes import Keys
 from headway.core.ledger import Fates, Timeline
 from headway.core.plan import Plan
-from headway.core.settle import Settled
+from headway.core.policy import Bucket, RateLimit
+from headway.core.settle import Settled, pieces, settle
 from headway.core.stage import Slot, Stage
-from headway.core.ticket import Job, Ticket
+from headway.core.ticket import Answer, Job, Ticket
 from headway.core.window import Window
-from headway.errors import Failure
+from headway.errors import Failure, ItemTimeout, Raised
 
 
 class Commands(Protocol):
@@ -24,23 +26,34 @@ class Commands(Protocol):
 
     `resume`: continue the expansion that paused under `ticket`, for up to `limit` more children.
     `recall`: answer for `ticket` as soon as the call that runs ends, with the rest un-started.
-    `replace`: the worker is gone, start another. `set_aside`: keep the record of a failed item.
+    `replace`: there is no worker, or it is gone: start one. `retire`: end the worker, which has nothing in
+    hand. `set_aside`: keep the record of a failed item.
     """
 
     def dispatch(self, slot: Slot, job: Job) -> None: ...
     def resume(self, slot: Slot, ticket: int, limit: int) -> None: ...
     def recall(self, slot: Slot, ticket: int) -> None: ...
     def replace(self, slot: Slot) -> None: ...
+    def retire(self, slot: Slot) -> None: ...
     def set_aside(self, failure: Failure) -> None: ...
 
 
 class Flow:
-    """What is where; the engine, above it, takes events and hands out work. `measure`: bytes of a list of values."""
+    """What is where; the engine, above it, takes events and hands out work.
+
+    `measure`: bytes of a list of values; `random`: a number drawn evenly from 0 to 1, for the pauses between attempts.
+    """
 
     def __init__(
-        self, plan: Plan, commands: Commands, now: float = 0.0, *, measure: Callable[[Sequence[Any]], int]
+        self,
+        plan: Plan,
+        commands: Commands,
+        now: float = 0.0,
+        *,
+        measure: Callable[[Sequence[Any]], int],
+        random: Callable[[], float] = lambda: 0.5,
     ) -> None:
-        self.plan, self._commands = plan, commands
+        self.plan, self._commands, self._random = plan, commands, random
         last = len(plan.stages) - 1
         keeps = any(stage.on_error == "keep" for stage in plan.stages)
         self.stages = [Stage(s, i, measure, shows_kept=keeps and i == last, now=now) for i, s in enumerate(plan.stages)]
@@ -60,10 +73,34 @@ class Flow:
         self._deadline: float | None = None
         self._out: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._flushing = False
+        self._now = now
+        self._share_out()
+
+    def _share_out(self) -> None:
+        """Give stages that name the same key, or the same rate limit, the one object for it."""
+        named = [stage.spec.key for stage in self.stages if stage.spec.key is not None]
+        self._keys: list[tuple[Any, Keys]] = []
+        buckets: dict[RateLimit, Bucket] = {}
+        for stage in self.stages:
+            if (limit := stage.spec.rate) is not None:
+                stage.bucket = buckets.setdefault(limit, Bucket(limit))
+            if (key := stage.spec.key) is not None and not stage.plan.batched:
+                found = [keys for known, keys in self._keys if known == key]
+                stage.keys = found[0] if found else Keys(key, carried=named.count(key) > 1)
+                self._keys += [] if found else [(key, stage.keys)]
+
+    @property
+    def finished(self) -> bool:
+        """Whether every item has its fate and no event can change anything."""
+        return self.times.stopped_at is not None
 
     def _enter(self, index: int, blocks: list[Block], now: float, step: int = 0) -> None:
         """Lead blocks through what stands in front of stage `index`, from `step` on, into its inbox."""
         stage = self.stages[index]
+        if blocks and not step:
+            stage.passed = blocks[-1].hi
+        if stage.may_hold:
+            blocks = [part for block in blocks for part in block.parts()]
         for gate in stage.steps[step:]:
             if isinstance(gate, Gate | Batcher):
                 blocks = [out for block in blocks for out in gate.push(block, now)]
@@ -74,7 +111,9 @@ class Flow:
                     gate.released, gate.grown = [], 0
             else:
                 blocks = [out for block in blocks for out in self._unbatch(stage, block, now)]
-        for block in blocks:
+        if stage.keys is not None:
+            blocks = [part for block in blocks for part in self._find_keys(stage, stage.keys, block, now)]
+        for block in self._before_cut(blocks):
             if stage.shows_kept:
                 block.show_kept()
             if block.values:
@@ -83,6 +122,49 @@ class Flow:
                 tail.absorb(block)
             else:
                 self._forward(stage, [block], now)
+
+    def _find_keys(self, stage: Stage, keys: Keys, block: Block, now: float) -> list[Block]:
+        """Note the key of every item of `block`; one for which that raises fails without a call."""
+        failed: dict[int, Raised] = {}
+        for at, (tag, value) in enumerate(zip(block.tags, block.values, strict=True)):
+            try:
+                stage.key_of[tag] = keys.of(tag, value)
+            except BaseException as error:  # a user's function may raise anything
+                failed[at] = Raised(error, f"the key of stage {stage.spec.name!r} raised {type(error).__name__}\n")
+        if not failed:
+            return [block]
+        parts: list[Block] = []
+        for piece, at in pieces(block, 0, frozenset(failed)):
+            if at in failed:
+                parts += self._refuse(stage, piece, failed[at], now)
+            else:
+                parts.append(piece)
+        return parts
+
+    def _refuse(self, stage: Stage, block: Block, why: Raised, now: float) -> list[Block]:
+        """The items of `block` fail at `stage` without a call; what is left of it."""
+        members = block.members if stage.spec.kind == "map_batches" else None
+        count = len(members.tags) if members is not None else len(block.values)
+        ticket = Ticket(0, stage, stage.slots[0], [block], len(block.values), now, attempt=block.attempt)
+        return self._book(ticket, Answer(0, ticket.count, [], [], [(at, why) for at in range(count)]), now).outs
+
+    def _book(self, ticket: Ticket, answer: Answer, now: float, again: frozenset[int] = frozenset()) -> Settled:
+        """Enter an answer into the books; the blocks that come of it are still to be sent on."""
+        stage = ticket.stage
+        nbytes = sum(block.nbytes for block in ticket.blocks)
+        for block in ticket.blocks:
+            self._count_children(block, -1)
+        done = settle(ticket, answer, again)
+        self._tally(stage, done)
+        kept = [done.parked] if done.parked is not None else []
+        for block in (*done.outs, *done.rest, *(block for block, _ in done.again), *kept):
+            nbytes -= block.nbytes
+            self._count_children(block, 1)
+        self.window.nbytes -= nbytes
+        before = stage.meter.failed - done.dead
+        for number, failure in enumerate(done.failures, 1):
+            self._fail(failure, stage, before + number * done.dead // len(done.failures), now)
+        return done
 
     def _forward(self, stage: Stage, blocks: list[Block], now: float) -> None:
         """Blocks leave `stage`."""
@@ -122,6 +204,8 @@ class Flow:
         for lo, hi in block.spans or ((block.lo, block.hi),):
             first, stop = self.frontier.add(lo, hi)
             self.window.release(first, stop)
+            for _, keys in self._keys:
+                keys.forget(first, stop)
             self.times.emitted_roots += stop - first
         self.window.nbytes -= block.nbytes
         self._count_children(block, -1)
@@ -153,11 +237,15 @@ class Flow:
         if len(self.failures) < 20:
             self.failures.append(failure)
         policy, allowed, meter = stage.on_error, stage.spec.max_failures, stage.meter
+        meter.timeouts += isinstance(failure.error, ItemTimeout)
+        if stage.spec.on_key_failure == "block_key" and failure.seq in stage.key_of:
+            stage.blocked_keys.add(stage.key_of[failure.seq])
+        stop = policy == "raise" or stage.spec.on_key_failure == "halt"
         if policy == "dead_letter":
             self._out.append((self._commands.set_aside, (failure,)))
         if isinstance(allowed, float):
             allowed = allowed * meter.items_in if meter.items_in >= 100 else None
-        if policy == "raise":
+        if stop:
             self.fail(failure, now)
         elif allowed is not None and count > allowed and self.too_many is None:
             text = f"stage {stage.spec.name!r}: {count} items failed, max_failures={stage.spec.max_failures}"
@@ -174,7 +262,7 @@ class Flow:
             self._cancel(now, 0.0)
         elif self._cut is None or at < self._cut:
             self._cut = at
-            self._drop_from(at)
+            self._drop_from(at, now)
 
     def _end(self, now: float) -> None:
         if not self._ended:
@@ -186,9 +274,9 @@ class Flow:
         self._cancelled = True
         due = now + timeout
         self._deadline = due if self._deadline is None else min(due, self._deadline)
-        self._drop_from((0,))
+        self._drop_from((0,), now)
 
-    def _drop_from(self, at: Position) -> None:
+    def _drop_from(self, at: Position, now: float) -> None:
         """Give up every block from `at` on, and recall what runs of it.
 
         A block lies on one side of a failed item: those with items on both sides were in hand with
@@ -202,9 +290,12 @@ class Flow:
                 stage.parked.remove(ticket)
                 dropped += ticket.blocks
             for block in dropped:
-                self._give_up(block)
+                if block.hi <= at:
+                    self._forward(stage, [block], now)
+                else:
+                    self._give_up(block)
         for ticket in self.tickets.values():
-            if ticket.blocks[-1].hi > at:
+            if any(block.hi > at for block in ticket.blocks):
                 self._recall(ticket)
 
     def _before_cut(self, blocks: list[Block]) -> list[Block]:
@@ -222,6 +313,14 @@ class Flow:
 
     def _give_up(self, block: Block) -> None:
         self.fates.unread += block.weight - (0 if block.members is not None else sum(map(is_kept, block.values)))
+
+    def _pump(self, now: float) -> None:
+        """Start everything that may run."""
+        raise NotImplementedError
+
+    def _unhedge(self, ticket: Ticket, now: float) -> None:
+        """`ticket` alone stands for its item from now on."""
+        raise NotImplementedError
 
     def _recall(self, ticket: Ticket) -> None:
         if not ticket.recalled:

@@ -33,18 +33,25 @@ class Histogram:
         return self.max
 
 
+STATES = ("busy", "overhead", "paused", "throttled", "blocked", "lane_wait", "starved")
+"""What a slot's time is divided into."""
+
+
 class StageMeter:
     """Fates and slot times of one stage.
 
     The time of a slot is split without a gap: while it has a block in hand into ``busy`` (the
-    block's loop runs) and ``overhead`` (transport and wake-up around it); with nothing in hand
-    into ``blocked`` (work is queued, no room downstream) and ``starved``: ``spans``, seconds of all slots.
+    block's loop runs) and ``overhead`` (transport and wake-up around it); with nothing in hand into
+    ``paused`` (the stage asked for it, or waits with an item for another attempt), ``throttled`` (its rate is
+    used up), ``blocked`` (work is queued, no room downstream), ``lane_wait`` (all that is queued waits for
+    its key) and ``starved``: ``spans``, seconds of all slots.
     """
 
     def __init__(self, now: float, *, expands: bool = False) -> None:
         self.expands = expands
-        self.items_in = self.items_out = self.filtered = self.failed = self.expanded = self.restarts = 0
-        self.spans = dict.fromkeys(("busy", "overhead", "blocked", "starved"), 0.0)
+        self.items_in = self.items_out = self.filtered = self.failed = self.expanded = 0
+        self.restarts = self.retries = self.timeouts = self.hedges = 0
+        self.spans = dict.fromkeys(STATES, 0.0)
         self.cpu = 0.0
         self.timed = 0
         self.recent_calls = self.recent_busy = 0.0

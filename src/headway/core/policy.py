@@ -50,7 +50,7 @@ class Retry:
             "Retry",
             attempts=(whole(self.attempts), self.attempts, "a whole number from 1"),
             on=(
-                bool(classes) and all(isinstance(c, type) and issubclass(c, BaseException) for c in classes),
+                classes != () and all(isinstance(c, type) and issubclass(c, BaseException) for c in list[Any](classes)),
                 self.on,
                 "an exception class, or several in a tuple",
             ),
@@ -108,7 +108,8 @@ class Bucket:
 
     def wait(self, now: float) -> float:
         """Seconds until a call may start."""
-        return max(0.0, self._due - self._ahead - now)
+        wait = self._due - self._ahead - now
+        return wait if wait > 1e-9 else 0.0
 
     def most(self, now: float) -> int:
         """Calls of one unit that may start now, if one may."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ class Settled:
     outs: list[Block] = field(default_factory=list)
     rest: list[Block] = field(default_factory=list)
     parked: Block | None = None
+    again: list[tuple[Block, int]] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     items_in: int = 0
     items_out: int = 0
@@ -41,28 +42,32 @@ def _piece(answer: Answer, offset: int, width: int) -> tuple[list[Any], list[int
     return answer.values[first:last], [o - offset for o in origin[first:last]], failed
 
 
-def settle(ticket: Ticket, answer: Answer) -> Settled:
+def settle(ticket: Ticket, answer: Answer, again: frozenset[int] = frozenset()) -> Settled:
     """Turn `answer` into blocks; the blocks of `ticket` are used up.
 
     Results cover exactly what the settled inputs covered, so whatever yielded nothing is a
-    tombstone in them; under ``on_error="keep"`` the failures stand in their ``kept``.
+    tombstone in them; under ``on_error="keep"`` the failures stand in their ``kept``. The inputs at
+    the offsets `again` leave their block unsettled, each alone: ``Settled.again``, with the offset.
     """
     done = Settled()
     each = answer.nbytes // max(1, len(answer.values))
     per_member = ticket.stage.spec.kind == "map_batches"
-    offset, left, parked = 0, answer.taken, answer.parked
+    at, offset, left, parked = 0, 0, answer.taken, answer.parked
     for block in ticket.blocks:
         taken = min(left, len(block.values))
         whole = taken == len(block.values)
         left -= taken
-        if taken:
-            settled = block if whole else block.cut(taken)
-            members = settled.members
-            width = len(members.tags) if per_member and members is not None else taken
-            _settle_block(
-                done, ticket, settled, *_piece(answer, offset, width), each, ticket.base if offset == 0 else 0
-            )
+        settled = block if whole else block.cut(taken) if taken else None
+        for piece, number in pieces(settled, at, again) if settled is not None else ():
+            members = piece.members
+            width = len(members.tags) if per_member and members is not None else len(piece.values)
+            if number in again:
+                done.again.append((piece, number))
+            else:
+                part = _piece(answer, offset, width)
+                _settle_block(done, ticket, piece, *part, each, ticket.base if offset == 0 else 0)
             offset += width
+        at += taken
         if not whole:
             if parked:
                 _park(done, ticket, block, len(_piece(answer, offset, 1)[0]), answer, each)
@@ -70,6 +75,21 @@ def settle(ticket: Ticket, answer: Answer) -> Settled:
             else:
                 done.rest.append(block)
     return done
+
+
+def pieces(block: Block, at: int, again: frozenset[int]) -> Iterator[tuple[Block, int]]:
+    """`block`, whose first input has the offset `at`, cut around the inputs at the offsets `again`."""
+    end = at + len(block.values)
+    for number in sorted(n for n in again if at <= n < end) if again else ():
+        if number > at:
+            yield block.cut(number - at), at
+        if number + 1 == end:
+            yield block, number
+            return
+        yield block.cut(1), number
+        at = number + 1
+    if block.values:
+        yield block, at
 
 
 def _settle_block(

@@ -58,7 +58,7 @@ class StageSpec:
             f"stage {self.name!r}",
             workers=(whole(self.workers), self.workers, "a whole number from 1"),
             on=_one_of(self.on if isinstance(self.on, str) else "auto", WORKER_KINDS),
-            needs=_one_of(self.needs, ("none", "input")),
+            needs=_one_of(self.needs, ("none", "key", "input")),
             queue=(self.queue is None or whole(self.queue), self.queue, "a whole number from 1"),
             on_error=_one_of(self.on_error or "raise", ON_ERROR),
             max_failures=(
@@ -75,11 +75,38 @@ class StageSpec:
             deadline=(self.deadline is None or seconds(self.deadline), self.deadline, "above 0 seconds"),
             grace=(seconds(self.grace, zero=True), self.grace, "0 or more seconds"),
         )
-        if self.needs == "input" and self.workers > 1:
-            raise PlanError(
-                f'stage {self.name!r}: needs="input" relies on input order and so has one worker, not {self.workers}: '
-                "set workers=1, or take the part that needs no order out into a stage of its own"
-            )
+        for refused, text in self._refused():
+            if refused:
+                raise PlanError(f"stage {self.name!r}: {text}")
+
+    def _refused(self) -> list[tuple[bool, str]]:
+        """What does not go together, and what would."""
+        known = isinstance(self.key, str) or callable(self.key)
+        return [
+            (self.key is not None and not known, f"key is a name or a function, not {self.key!r}"),
+            (self.needs == "key" and self.key is None, 'needs="key" goes with key=, a name or a function'),
+            (
+                self.needs == "input" and self.workers > 1,
+                (
+                    f'needs="input" relies on input order and so has one worker, not {self.workers}: set workers=1, '
+                    "give key= if order by key is enough, or take the part that needs no order out into a stage of its own"
+                ),
+            ),
+            (self.needs == "input" and self.key is not None, 'key= is order by key; leave out needs="input"'),
+            (
+                self.on_key_failure != "continue" and self.key is None,
+                f"on_key_failure={self.on_key_failure!r} goes with key=",
+            ),
+            (
+                self.kind == "flat_map" and self.retry is not None and not self.atomic,
+                "retry= of a flat_map goes with atomic=True, since children that have left cannot be taken back",
+            ),
+            (
+                self.kind == "scan" and self.on == "process" and self.workers > 1,
+                f'its state cannot be in {self.workers} processes; set workers=1, or on="thread"',
+            ),
+            (self.hedge and not self.idempotent, "hedge=True makes a call twice; it goes with idempotent=True"),
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +142,7 @@ class PipelineSpec:
     name: str
     steps: tuple[Step, ...]
     order: str = "input"
+    order_key: Any = None
     window: int | Literal["auto"] | None = None
     window_bytes: int = 256 * 1024 * 1024
     on_error: str = "raise"
@@ -122,7 +150,7 @@ class PipelineSpec:
     def __post_init__(self) -> None:
         check(
             f"pipeline {self.name!r}",
-            order=_one_of(self.order, ("input", "none")),
+            order=_one_of(self.order, ("input", "key", "none")),
             window=(self.window in (None, "auto") or whole(self.window), self.window, 'a number from 1, or "auto"'),
             window_bytes=(whole(self.window_bytes), self.window_bytes, "a whole number from 1"),
             on_error=_one_of(self.on_error, ON_ERROR),

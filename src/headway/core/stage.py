@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from typing import Any
 
 from headway.core.batch import Batcher
-from headway.core.block import Block, Position
+from headway.core.block import Block, Position, Tag
 from headway.core.gate import Gate
+from headway.core.inbox import Inbox
+from headway.core.lanes import Keys, Lane, Lanes
 from headway.core.meter import StageMeter
 from headway.core.plan import BLOCK, LARGE_QUEUE, SMALL_QUEUE, BatchPlan, GatePlan, StagePlan
+from headway.core.policy import Bucket
 from headway.core.spec import UnbatchSpec
 from headway.core.ticket import Ticket
 
@@ -21,22 +25,34 @@ CREDIT_S = 0.001
 CREDITS = 4
 
 
+CHEAP_S = 0.0002
+"""Below this service time items of several keys share a lane."""
+
+
 class Slot:
     """A place where a call can run. ``tickets`` are in hand, the first one running.
 
-    ``mark``: until when the slot's time has been counted.
+    ``mark``: until when the slot's time has been counted. ``halted``: it gets nothing before what it has
+    in hand came back. ``epoch``: how often it was. ``leaving``: it is to end when its hands are empty.
     """
 
-    __slots__ = ("mark", "number", "stage", "tickets")
+    __slots__ = ("epoch", "halted", "leaving", "mark", "number", "stage", "tickets")
 
     def __init__(self, stage: Stage, number: int) -> None:
         self.stage, self.number = stage, number
         self.tickets: deque[Ticket] = deque()
         self.mark = 0.0
+        self.epoch = 0
+        self.halted = self.leaving = False
 
 
 class Stage:
-    """The inbox in front of a stage and the slots behind it."""
+    """The inbox in front of a stage and the slots behind it.
+
+    ``hold_until`` and ``throttled_until``: before that nothing is started. ``backoff`` has the items that
+    wait for another attempt, by due time, and the lanes that they hold. ``blocked_keys``: keys of which
+    nothing more is run. ``passed``: the position up to which everything has come in, in input order.
+    """
 
     def __init__(
         self, plan: StagePlan, index: int, measure: Callable[[Sequence[Any]], int], *, shows_kept: bool, now: float
@@ -47,21 +63,37 @@ class Stage:
             Gate() if isinstance(step, GatePlan) else Batcher(step, measure) if isinstance(step, BatchPlan) else step
             for step in plan.intake
         ]
-        self.inbox: deque[Block] = deque()
-        self.queued = self.queued_bytes = self.in_hand = self.expected = self.max_depth = 0
+        self.keys: Keys | None = None
+        self.key_of: dict[Tag, Any] = {}
+        self.blocked_keys: set[Any] = set()
+        self.inbox: Inbox | Lanes = Lanes(self.key_of, lambda: len(self.slots)) if plan.lanes else Inbox()
+        self.in_hand = self.expected = self.max_depth = 0
         self.slots = [Slot(self, n) for n in range(plan.spec.workers)]
+        self.leaving: list[Slot] = []
+        self.numbers = plan.spec.workers
         self.parked: list[Ticket] = []
-        self.busy_slots = 0
+        self.backoff: list[tuple[float, Position, Block, list[Lane]]] = []
+        self.bucket: Bucket | None = None
+        self.hold_until = self.throttled_until = float("-inf")
+        self.passed: Position = (0,)
+        self.busy_slots = self.zombies = 0
+        self.meter = StageMeter(now, expands=plan.spec.kind == "flat_map")
+        self.sort_steps()
+        self.size_up()
+
+    def sort_steps(self) -> None:
+        """Take note of what stands in front of the inbox."""
         self.gates = [step for step in self.steps if isinstance(step, Gate)]
         self.batchers = [step for step in self.steps if isinstance(step, Batcher)]
         self.waiting: list[Gate | Batcher] = [step for step in self.steps if not isinstance(step, UnbatchSpec)]
-        self.meter = StageMeter(now, expands=plan.spec.kind == "flat_map")
-        self.size_up()
+        # Where something stands in the way, or items wait for their key, what is expected may have to be held.
+        self.may_hold = bool(self.steps) or isinstance(self.inbox, Lanes)
 
     @property
     def runnable(self) -> int:
         """Items that a free slot could take now: queued, or in a worker's hands and not started."""
-        return self.queued + (max(0, self.in_hand - self.busy_slots) if self.in_hand else 0)
+        in_hand = max(0, self.in_hand - self.busy_slots - len(self.leaving)) if self.in_hand else 0
+        return self.inbox.free + in_hand
 
     def size_up(self) -> None:
         """Set the sizes that follow from the service time lately measured.
@@ -76,82 +108,72 @@ class Stage:
         if mean is not None:
             self.target = max(1, min(BLOCK, int(BLOCK_S / mean))) if mean > 0 else BLOCK
         self.capacity = self.spec.queue or max(SMALL_QUEUE, 2 * slots, min(LARGE_QUEUE, 4 * self.target * slots))
-        single = mean is None or mean * self.target >= CREDIT_S or self.spec.kind in ("flat_map", "sink", "consume")
+        kind = self.spec.kind
+        single = mean is None or mean * self.target >= CREDIT_S or kind in ("flat_map", "sink", "consume")
         self.credits = 1 if single else CREDITS
+        if kind in ("flat_map", "map_batches") and self.spec.on == "process" and not self.spec.idempotent:
+            self.target = 1  # a death may cost one call, and the outcomes of these are not published before the last
+        if isinstance(self.inbox, Lanes) and mean is not None:
+            self.inbox.cheap = mean < CHEAP_S
 
     def block_size(self, room: int) -> int:
         """Items for the next dispatch: never more than leaves a slot idle, or than `room`, or than the queue."""
-        share = -(-self.queued // len(self.slots))
+        share = -(-self.inbox.free // len(self.slots))
         return max(1, min(self.target, share, room, self.spec.queue or BLOCK))
 
     def free_slot(self) -> Slot | None:
         """A slot that may be given a block: an idle one first, else one with a credit left."""
-        best = min(self.slots, key=lambda slot: len(slot.tickets)) if len(self.slots) > 1 else self.slots[0]
-        return best if len(best.tickets) < self.credits else None
+        if len(self.slots) > 1:
+            best = min(self.slots, key=lambda slot: len(slot.tickets) + CREDITS * slot.halted)
+        else:
+            best = self.slots[0]
+        return best if len(best.tickets) < self.credits and not best.halted else None
 
     def push(self, block: Block, now: float) -> None:
         """Queue a block that has live values."""
         block.entered = now
-        self.inbox.append(block)
-        self._count(block, 1)
-        self.max_depth = max(self.max_depth, self.queued)
+        self.inbox.push(block)
+        self.max_depth = max(self.max_depth, self.inbox.queued)
 
-    def put_back(self, blocks: list[Block]) -> None:
-        """Return blocks that were handed out and not started to the front, in order."""
-        for block in reversed(blocks):
-            self.inbox.appendleft(block)
-            self._count(block, 1)
+    def wait_for(self, block: Block, due: float) -> None:
+        """Keep the one item of `block`, and its lane, until another attempt is due."""
+        lanes = self.inbox.hold([block]) if isinstance(self.inbox, Lanes) else []
+        heappush(self.backoff, (due, block.lo, block, lanes))
 
-    def _count(self, block: Block, sign: int) -> None:
-        self.queued += sign * len(block.values)
-        self.queued_bytes += sign * block.nbytes
-
-    def take(self, count: int) -> list[Block]:
-        """Up to `count` items from the front of the inbox, in blocks; an item that is tried again comes alone."""
-        blocks: list[Block] = []
-        while count and self.inbox:
-            block = self.inbox[0]
-            if block.attempt > 1 and blocks:
-                break
-            block = self.inbox.popleft() if len(block.values) <= count else block.cut(count)
-            count -= len(block.values)
-            self._count(block, -1)
-            if not (blocks and blocks[-1].joins(block)):
-                blocks.append(block)
-            if block.attempt > 1:
-                break
-        return blocks
-
-    def take_at(self, at: Position) -> list[Block]:
-        """The one item at position `at`, if it is queued here."""
-        for number, block in enumerate(self.inbox):
-            if block.covers(at):
-                if len(block.values) == 1:
-                    del self.inbox[number]
-                one = block.cut(1) if len(block.values) > 1 else block
-                self._count(one, -1)
-                return [one]
-        return []
+    def take_due(self, now: float) -> None:
+        """Put the items whose attempt is due in front of the others, smallest tag first."""
+        while self.backoff and self.backoff[0][0] <= now:
+            _, _, block, lanes = heappop(self.backoff)
+            self.inbox.put_back([block])
+            if isinstance(self.inbox, Lanes):
+                self.inbox.release(lanes)
 
     def tail(self) -> Block | None:
         """The last block that is queued or in hand, where the stage keeps order: tombstones join it."""
-        if not self.keeps_total:
+        if not self.keeps_total or isinstance(self.inbox, Lanes):
             return None
-        if self.inbox:
-            return self.inbox[-1]
+        return self.inbox.tail() or self.in_hand_tail()
+
+    def in_hand_tail(self) -> Block | None:
+        """The last block in hand, where the stage keeps order."""
+        if not self.keeps_total or isinstance(self.inbox, Lanes):
+            return None
         if self.slots[0].tickets:
             return self.slots[0].tickets[-1].blocks[-1]
         return self.parked[-1].blocks[-1] if self.parked else None
 
     def drop_from(self, at: Position) -> list[Block]:
-        """Remove and return the queued blocks from the position `at` on."""
-        dropped = [block for block in self.inbox if block.lo >= at]
-        for block in dropped:
-            self._count(block, -1)
-        self.inbox = deque(block for block in self.inbox if block.lo < at)
+        """Remove and return what waits here from the position `at` on, and tombstones cut off before it."""
+        dropped = self.inbox.drop_from(at)
+        dropped += [entry[2] for entry in self.backoff if entry[1] >= at]
+        self.backoff = sorted(entry for entry in self.backoff if entry[1] < at)
         return dropped
+
+    def oldest(self) -> float | None:
+        """When the oldest item that is queued came in."""
+        return min((block.entered for block in self.inbox.all()), default=None)
 
     @property
     def empty(self) -> bool:
         waits = any(not step.empty for step in self.waiting)
-        return not (self.inbox or self.in_hand or self.parked or waits)
+        return not (self.inbox.queued or self.in_hand or self.parked or self.backoff or waits)

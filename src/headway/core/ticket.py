@@ -10,6 +10,7 @@ from headway.core.block import Block, Tag
 from headway.errors import Raised
 
 if TYPE_CHECKING:
+    from headway.core.lanes import Lane
     from headway.core.stage import Slot, Stage
 
 
@@ -57,14 +58,14 @@ class Answer:
     origin: list[int] | None = None
     failed: list[tuple[int, Raised]] = field(default_factory=list)
     parked: bool = False
-    halted: bool = False
-    broke: list[int] = field(default_factory=list)
-    again: Raised | None = None
     nbytes: int = 0
     started: float = 0.0
     stopped: float = 0.0
     cpu: float = 0.0
     sample: float | None = None
+    halted: bool = False
+    broke: list[int] = field(default_factory=list)
+    again: Raised | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -72,7 +73,8 @@ class Ticket:
     """The settle-once cell of a dispatch: open while the engine lists it, retired by its one answer.
 
     ``base`` is the number of children that a paused expansion has delivered; ``expected`` the
-    most results that its worker may be making now.
+    most results that its worker may be making now; ``lanes`` are those of its items. ``twin`` is the
+    other of two tickets for the same item, of which the first answer counts.
     """
 
     number: int
@@ -85,3 +87,5 @@ class Ticket:
     expected: int = 0
     recalled: bool = False
     attempt: int = 1
+    lanes: list[Lane] = field(default_factory=list)
+    twin: Ticket | None = None

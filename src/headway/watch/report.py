@@ -145,10 +145,11 @@ def _stage(stage: Stage, engine: Engine, now: float) -> dict[str, Any]:
     return {
         "name": spec.name, "on": spec.on if isinstance(spec.on, str) else type(spec.on).__name__, "workers": len(stage.slots),
         "in": meter.items_in, "out": meter.items_out, "filtered": meter.filtered, "failed": meter.failed,
-        "retries": 0, "timeouts": 0, "restarts": meter.restarts,
+        "retries": meter.retries, "timeouts": meter.timeouts, "restarts": meter.restarts,
         "service": {"mean": mean, "p50": meter.service.quantile(0.5), "p99": meter.service.quantile(0.99)},
         "cpu": meter.cpu, "busy": times["busy"], "blocked": times["blocked"], "starved": times["starved"],
-        "lane_wait": 0.0, "throttled": 0.0, "overhead": times["overhead"], "paused": 0.0, "zombies": 0,
+        "lane_wait": times["lane_wait"], "throttled": times["throttled"], "overhead": times["overhead"],
+        "paused": times["paused"], "zombies": stage.zombies,
         "capacity": len(stage.slots) / (mean * visits) if mean and visits else None,
     }  # fmt: skip
 
@@ -162,10 +163,11 @@ def fractions(stage: Stage, now: float) -> dict[str, float]:
 
 
 def _queue(stage: Stage, now: float) -> dict[str, Any]:
-    age = now - stage.inbox[0].entered if stage.inbox else 0.0
+    oldest = stage.oldest()
+    age = now - oldest if oldest is not None else 0.0
     return {
-        "into": stage.spec.name, "capacity": stage.capacity, "depth": stage.queued,
-        "max_depth": stage.max_depth, "age": age, "bytes": stage.queued_bytes,
+        "into": stage.spec.name, "capacity": stage.capacity, "depth": stage.inbox.queued,
+        "max_depth": stage.max_depth, "age": age, "bytes": stage.inbox.nbytes,
     }  # fmt: skip
 
 
@@ -175,7 +177,7 @@ def _gate(stage: Stage, engine: Engine, now: float) -> dict[str, Any]:
         (f"{t.stage.spec.name}, slot {t.slot.number}" for t in engine.tickets.values()
          if any(b.lo <= gate.awaited < b.hi for b in t.blocks)),
         next((f"in front of {s.spec.name}" for s in engine.stages
-              if any(b.lo <= gate.awaited < b.hi for b in s.inbox)), None),
+              if any(b.lo <= gate.awaited < b.hi for b in s.inbox.all())), None),
     )  # fmt: skip
     waiting = gate.since is not None
     return {
