@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headway.core.block import DROP
+    from headway.core.policy import RateLimit, Retry
     from headway.errors import (
         CheckpointError,
         Failure,
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
         InternalError,
         ItemTimeout,
         PlanError,
+        PredecessorFailed,
+        RetryAfter,
         RunError,
         RunErrors,
         SinkError,
@@ -29,21 +32,24 @@ if TYPE_CHECKING:
     from headway.importer.job import ImportResult, import_file
     from headway.importer.rowfunction import Reject, rows
     from headway.io.deadletter import read_dead_letters
-    from headway.pipeline import Pipeline, Sink, Source
+    from headway.pipeline import Pipeline
+    from headway.ports import Sink, Source
     from headway.running import Run
     from headway.watch.plan import Plan
     from headway.watch.report import Report
 
 _HOMES = {
     "headway.core.block": ("DROP",),
+    "headway.core.policy": ("RateLimit", "Retry"),
     "headway.errors": (
-        "CheckpointError", "Failure", "HeadwayError", "InternalError", "ItemTimeout", "PlanError", "RunError", "RunErrors",
-        "SinkError", "SourceError", "StageError", "StallError", "TooManyFailures", "WorkerDied",
+        "CheckpointError", "Failure", "HeadwayError", "InternalError", "ItemTimeout", "PlanError", "PredecessorFailed",
+        "RetryAfter", "RunError", "RunErrors", "SinkError", "SourceError", "StageError", "StallError", "TooManyFailures", "WorkerDied",
     ),
     "headway.importer.job": ("ImportResult", "import_file"),
     "headway.importer.rowfunction": ("Reject", "rows"),
     "headway.io.deadletter": ("read_dead_letters",),
-    "headway.pipeline": ("Pipeline", "Sink", "Source"),
+    "headway.pipeline": ("Pipeline",),
+    "headway.ports": ("Sink", "Source"),
     "headway.running": ("Run",),
     "headway.watch.plan": ("Plan",),
     "headway.watch.report": ("Report",),
@@ -52,8 +58,8 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "CheckpointError", "DROP", "Failure", "HeadwayError", "ImportResult", "InternalError", "ItemTimeout", "Pipeline",
-    "Plan", "PlanError", "Reject", "Report", "Run", "RunError", "RunErrors", "Sink", "SinkError", "Source",
-    "SourceError", "StageError", "StallError", "TooManyFailures", "WorkerDied", "import_file", "read_dead_letters",
+    "Plan", "PlanError", "PredecessorFailed", "RateLimit", "Reject", "Report", "Retry", "RetryAfter", "Run", "RunError",
+    "RunErrors", "Sink", "SinkError", "Source", "SourceError", "StageError", "StallError", "TooManyFailures", "WorkerDied", "import_file", "read_dead_letters",
     "rows",
 ]  # fmt: skip
 

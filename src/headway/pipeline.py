@@ -6,7 +6,6 @@ What a run does is decided in core/ and carried out in run/; here it is only des
 from __future__ import annotations
 
 from collections.abc import (
-    AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
     Awaitable,
@@ -17,56 +16,25 @@ from collections.abc import (
     Sequence,
 )  # fmt: skip
 from dataclasses import replace
-from time import perf_counter
-from typing import Any, Generic, Literal, NoReturn, Protocol, TypeVar, Unpack, overload, runtime_checkable
+from typing import Any, Generic, Literal, NoReturn, TypeVar, Unpack, overload
 
 from headway.core import plan as core
 from headway.core.block import Drop
 from headway.core.spec import BatchSpec, Kind, PipelineSpec, StageSpec, Step, UnbatchSpec
 from headway.errors import Failure, HeadwayError, PlanError
-from headway.io.deadletter import Letters
+from headway.ports import Sink, Source
 from headway.run.driver import recipe_of
-from headway.run.inline import InlineDriver, ignored_by_inline, on_this_thread
 from headway.run.outlet import Discard, take_one
 from headway.run.source import open_rows
-from headway.running import How, Run, raise_clean
+from headway.running import How, Run
+from headway.running_inline import InlineRun
 from headway.stages import StageOptions, make_stage, pack_stage, unique
 from headway.watch.plan import Plan
-from headway.watch.report import Report, make_report
+from headway.watch.report import Report
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-T_contra = TypeVar("T_contra", contravariant=True)
 U = TypeVar("U")
 R = TypeVar("R")
-
-
-@runtime_checkable
-class Source(Protocol[T_co]):
-    """Something to read from in pieces. A source may also have `close()`, called at the end."""
-
-    def read(self, n: int, /) -> Sequence[T_co]:
-        """Up to `n` items; none at the end."""
-
-
-class Sink(Protocol[T_contra]):
-    """Something to write to. Its methods may be async; they are called one after another, never at once."""
-
-    def open(self, resume: dict[str, Any] | None, /) -> Any:
-        """Called once, before the first write."""
-
-    def write(self, items: Sequence[T_contra], /) -> Any:
-        """Write values, in order: up to 1,000, or those of one batch.
-
-        If it raises, each half is written alone, the left one first; the single item that raises is the
-        failure. So a sink that keeps what it could not write has to go on raising.
-        """
-
-    def commit(self, state: dict[str, Any], /) -> Any:
-        """Make what was written durable. Called about once a second, and at the end unless the run was aborted."""
-
-    def close(self, error: BaseException | None, /) -> Any:
-        """Called once, last; `error` is why the run failed."""
 
 
 Rows = Iterable[T] | AsyncIterable[T] | Source[T]
@@ -176,19 +144,18 @@ class Pipeline(Generic[T]):
         self,
         fn: Callable[..., Any],
         initial: Any,
-        *,
-        key: str | Callable[[T], Any] | None = None,
         **stage: Unpack[StageOptions],
     ) -> Pipeline[Any]:
-        """``state, out = fn(state, value)``, in input order, or in that of each key with a state for each.
+        """``state, out = fn(state, value)``, in input order, or with `key` in that of each key, each with its own state.
 
         `initial`: the first state, copied deeply for each key, or a function that makes it. `fn` may be
         async. A failing item leaves the state as it was: give a new state back rather than change the old
         one. The final states: ``report.states[stage]``, by key (None without one). One worker, or with
         `key` several, whose lanes keep two items of a key apart; in a process only one.
         """
-        options = dict(stage)
-        options.update({"key": key} if key is not None else {"needs": "input"})
+        options: dict[str, Any] = dict(stage)
+        if options.get("key") is None:
+            options["needs"] = "input"
         return self._with(make_stage("scan", fn, options, self._steps, initial=initial))
 
     def batch(self, size: int, *, within: float | None = None, bytes: int | None = None) -> Pipeline[list[T]]:
@@ -233,7 +200,6 @@ class Pipeline(Generic[T]):
         sink: Sink[T] | Callable[[T], object] | Callable[[T, Any], object],
         *,
         order: Literal["input", "key", "none"] = "input",
-        key: str | Callable[[T], Any] | None = None,
         **stage: Unpack[StageOptions],
     ) -> Pipeline[NoReturn]:
         """The last step: a function (one item a call, a list behind `batch`) or a `Sink`.
@@ -241,7 +207,8 @@ class Pipeline(Generic[T]):
         `order`: in which its items come: that of the input, that of the input for each `key` (None: the key of
         the nearest stage before that has one), or any. With a key it may have several workers.
         """
-        options = dict(stage)
+        options: dict[str, Any] = dict(stage)
+        key = options.pop("key", None)
         if order == "key" and options.get("workers", 1) != 1:
             options["key"] = key if key is not None else self._last_key()
         spec = make_stage("sink", sink, options, self._steps)
@@ -315,7 +282,7 @@ class Pipeline(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         if self._mode == "inline":
-            return self._inline(How(mode="inline"))
+            return self._inline(How(mode="inline")).values()
         return self._iterate()
 
     def _iterate(self) -> Generator[T, None, None]:
@@ -325,7 +292,7 @@ class Pipeline(Generic[T]):
     async def __aiter__(self) -> AsyncIterator[T]:
         hand: list[T] = []
         if self._mode == "inline":
-            values: AsyncIterator[T] = self._ainline(*self._inline_driver(How(mode="inline")), [])
+            values: AsyncIterator[T] = self._inline(How(mode="inline")).avalues()
             while await take_one(values, hand):
                 yield hand.pop()
             return
@@ -347,7 +314,7 @@ class Pipeline(Generic[T]):
         """All outputs."""
         made = self._how(how)
         if made.mode == "inline":
-            return list(self._inline(made))
+            return list(self._inline(made).values())
         values: list[T] = []
         self._open(made).run_to_end(Discard(values), signals=False)
         return values
@@ -360,20 +327,20 @@ class Pipeline(Generic[T]):
         """
         made = self._how(how)
         if made.mode == "inline":
-            reports: list[Report] = []
-            for _ in self._inline(made, reports):
+            inline = self._inline(made)
+            for _ in inline.values():
                 pass
-            return reports[0]
+            return inline.report
         return self._open(made).run_to_end(Discard(), signals=True)
 
     async def arun(self, **how: Any) -> Report:
         """As `run`, on the caller's event loop. Signals only with ``handle_signals=True``."""
         made = self._how(how)
         if made.mode == "inline":
-            reports: list[Report] = []
-            async for _ in self._ainline(*self._inline_driver(made), reports):
+            inline = self._inline(made)
+            async for _ in inline.avalues():
                 pass
-            return reports[0]
+            return inline.report
         return await self._open(made).start_task(Discard()).run_to_end_async()
 
     def start(self, **how: Any) -> Run[T]:
@@ -385,38 +352,6 @@ class Pipeline(Generic[T]):
 
     # ---- in one thread
 
-    def _inline_driver(self, how: How) -> tuple[InlineDriver, Letters]:
+    def _inline(self, how: How) -> InlineRun[T]:
         plan, _ = self._prepare("inline")
-        letters = Letters(how.dead_letters)
-        source = open_rows(self._take_source())
-        return InlineDriver(plan, source, set_aside=letters.take, size=self._size), letters
-
-    async def _ainline(self, driver: InlineDriver, letters: Letters, reports: list[Report]) -> AsyncGenerator[T, None]:
-        values, hand = driver.values(), list[T]()
-        try:
-            while await take_one(values, hand):
-                yield hand.pop()
-        except GeneratorExit:
-            await values.aclose()
-            if driver.unclosed:
-                raise_clean(driver.unclosed[0])
-            raise
-        finally:
-            await values.aclose()
-            letters.close()
-        ignored = ignored_by_inline(driver.engine.plan)
-        report = make_report(driver.engine, self._name, perf_counter(), dead_letters=letters.kept, ignored=ignored)
-        error = driver.error()
-        if error is not None:
-            if hasattr(error, "report"):
-                error.report = report
-            raise_clean(error)
-        reports.append(report)
-
-    def _inline(self, how: How, reports: list[Report] | None = None) -> Generator[T, None, None]:
-        driver, letters = self._inline_driver(how)
-        values = self._ainline(driver, letters, [] if reports is None else reports)
-        try:
-            yield from on_this_thread(values, asynchronous=driver.asynchronous)
-        finally:
-            letters.close()
+        return InlineRun(plan, open_rows(self._take_source()), self._name, how, self._size)

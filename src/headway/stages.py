@@ -46,24 +46,7 @@ def make_stage(
 ) -> StageSpec:
     """The stage for `fn` behind `steps`. Raises PlanError for what the options say wrongly."""
     name = options.pop("name", None) or _name(fn, kind)
-    for option, value in options.items():
-        if option not in OPTIONS:
-            raise PlanError(f"stage {name!r}: there is no option {option}=; there are {', '.join(OPTIONS)}")
-        if option == "workers" and (value == "auto" or isinstance(value, tuple)):
-            raise PlanError(f"stage {name!r}: workers={value!r} is not available in this version; give a number")
-        if option == "on" and not isinstance(value, str | Executor):
-            raise PlanError(f"stage {name!r}: on= is a kind of worker or an Executor, not {value!r}")
-        if option == "on" and value == "ray":
-            raise PlanError(f'stage {name!r}: on="ray" is not available in this version')
-    retry, rate = options.get("retry"), options.get("rate")
-    if retry is not None and not isinstance(retry, Retry):
-        if not whole(retry):
-            raise PlanError(f"stage {name!r}: retry is a number of calls or a Retry, not {retry!r}")
-        options["retry"] = Retry(retry)
-    if rate is not None and not isinstance(rate, RateLimit):
-        if not seconds(rate):
-            raise PlanError(f"stage {name!r}: rate is a number of calls a second or a RateLimit, not {rate!r}")
-        options["rate"] = RateLimit(rate)
+    _check_options(name, options)
     sink = kind == "sink" and not callable(fn)
     if sink:
         missing = [method for method in ("open", "write", "commit", "close") if not hasattr(fn, method)]
@@ -86,6 +69,28 @@ def make_stage(
     if options.get("key") is not None and options.get("needs", "none") == "none":
         options["needs"] = "key"
     return StageSpec(kind, fn, unique(name, steps), initial=initial, **options)
+
+
+def _check_options(name: str, options: dict[str, Any]) -> None:
+    """Refuse what no stage takes; numbers given for a `Retry` or `RateLimit` become one."""
+    for option, value in options.items():
+        if option not in OPTIONS:
+            raise PlanError(f"stage {name!r}: there is no option {option}=; there are {', '.join(OPTIONS)}")
+        if option == "workers" and (value == "auto" or isinstance(value, tuple)):
+            raise PlanError(f"stage {name!r}: workers={value!r} is not available in this version; give a number")
+        if option == "on" and not isinstance(value, str | Executor):
+            raise PlanError(f"stage {name!r}: on= is a kind of worker or an Executor, not {value!r}")
+        if option == "on" and value == "ray":
+            raise PlanError(f'stage {name!r}: on="ray" is not available in this version')
+    retry, rate = options.get("retry"), options.get("rate")
+    if retry is not None and not isinstance(retry, Retry):
+        if not whole(retry):
+            raise PlanError(f"stage {name!r}: retry is a number of calls or a Retry, not {retry!r}")
+        options["retry"] = Retry(retry)
+    if rate is not None and not isinstance(rate, RateLimit):
+        if not seconds(rate):
+            raise PlanError(f"stage {name!r}: rate is a number of calls a second or a RateLimit, not {rate!r}")
+        options["rate"] = RateLimit(rate)
 
 
 def _name(fn: Any, kind: str) -> str:

@@ -1,0 +1,58 @@
+"""A run on the calling thread, as its owner holds it: iterated, and reported at the end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator
+from time import perf_counter
+from typing import Any, Generic, TypeVar
+
+from headway.core.plan import Plan
+from headway.io.deadletter import Letters
+from headway.run.inline import InlineDriver, ignored_by_inline, on_this_thread
+from headway.run.outlet import take_one
+from headway.running import How, raise_clean
+from headway.watch.report import Report, make_report
+
+T = TypeVar("T")
+
+
+class InlineRun(Generic[T]):
+    """Runs every stage where it is iterated. ``report`` is there when the values have ended."""
+
+    def __init__(self, plan: Plan, source: Any, name: str, how: How, size: Any) -> None:
+        self._letters = Letters(how.dead_letters)
+        self._driver = InlineDriver(plan, source, set_aside=self._letters.take, size=size)
+        self._name = name
+        self.report: Report
+
+    async def avalues(self) -> AsyncGenerator[T, None]:
+        """The outputs. Raises what ended the run."""
+        driver, hand = self._driver, list[T]()
+        values = driver.values()
+        try:
+            while await take_one(values, hand):
+                yield hand.pop()
+        except GeneratorExit:
+            await values.aclose()
+            if driver.unclosed:
+                raise_clean(driver.unclosed[0])
+            raise
+        finally:
+            await values.aclose()
+            self._letters.close()
+        ignored = ignored_by_inline(driver.engine.plan)
+        self.report = make_report(
+            driver.engine, self._name, perf_counter(), dead_letters=self._letters.kept, ignored=ignored
+        )
+        error = driver.error()
+        if error is not None:
+            if hasattr(error, "report"):
+                error.report = self.report
+            raise_clean(error)
+
+    def values(self) -> Generator[T, None, None]:
+        """The same without an event loop, unless a stage needs one."""
+        try:
+            yield from on_this_thread(self.avalues(), asynchronous=self._driver.asynchronous)
+        finally:
+            self._letters.close()
