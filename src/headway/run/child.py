@@ -1,41 +1,64 @@
 """The body of a child process: a session in the main thread, a reader thread beside it.
 
 The child was started as a plain interpreter; it never imports the parent's `__main__`. It ends when
-its pipe does, so it does not outlive the parent, however that one ends.
+its pipe does, so it does not outlive the parent, however that one ends; on Linux the system ends it
+even while a call of the user's holds the interpreter.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
+import signal
 import sys
 import threading
-from collections.abc import Callable
+import traceback
+from collections import deque
+from contextlib import suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
-from headway.call import raised
+from headway.call import Cell, raised
 from headway.core.ticket import Answer, Job
 from headway.errors import Raised
+from headway.run.journal import Journal, Writer, records
+from headway.run.logs import forward
 from headway.run.thread import JobQueue, serve
-from headway.run.wire import local, pack_answer, portable, unpack_job
+from headway.run.wire import Gaps, local, pack_answer, portable, unpack_job
+from headway.run.worker import Recipe
+
+_PR_SET_PDEATHSIG = 1
 
 
 class _Report:
     """Sends what happens to the parent."""
 
     def __init__(self, pipe: Connection) -> None:
-        self._pipe, self._lock = pipe, threading.Lock()
-        self.mends: dict[int, Callable[[Answer], Answer]] = {}
+        self._pipe, self._lock = pipe, threading.RLock()
+        self._waiting: deque[bytes] = deque()
+        self._sending = False
+        self.gaps: dict[int, Gaps] = {}
+        self.writer: Writer | None = None
 
     def send(self, *message: Any) -> None:
-        data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
-        try:
-            with self._lock:
-                self._pipe.send_bytes(data)
-        except OSError:  # nobody listens any more
-            os._exit(1)
+        """Send a message; it is in the pipe when this returns.
+
+        Only a record logged by a finalizer or signal handler, which may run within another `send` of the
+        same thread, is left for that one to send.
+        """
+        self._waiting.append(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+        with self._lock:
+            while self._waiting and not self._sending:
+                self._sending = True
+                try:
+                    self._pipe.send_bytes(self._waiting.popleft())
+                except OSError:  # nobody listens any more
+                    os._exit(1)
+                finally:
+                    self._sending = False
 
     def ready(self, worker: Any) -> None:
         self.send("ready")
@@ -44,27 +67,71 @@ class _Report:
         self.send("broken", *portable(why))
 
     def answered(self, worker: Any, answer: Answer) -> None:
-        mend = self.mends.pop(answer.ticket, None)
-        self.send("answer", pack_answer(mend(answer) if mend else answer))
+        gaps = self.gaps.pop(answer.ticket, None)
+        self.send("answer", pack_answer(gaps(answer) if gaps else answer))
+        if self.writer is not None and self.writer.ticket == answer.ticket:
+            self.writer.end()
 
-    def died(self, worker: Any, why: Raised) -> None:
+    def died(self, worker: Any, why: Raised, answer: Answer | None, cursor: int | None) -> None:
         """A child does not report its own death."""
+
+    def zombie(self, worker: Any, *, alive: bool) -> None:
+        """Nor that a call does not end: it is killed for that."""
+
+
+class _Cell(Cell):
+    """A cell whose cursor the parent sees, where outcomes are not recorded."""
+
+    __slots__ = ("_writer",)
+
+    def __init__(self, writer: Writer) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def begin(self, values: list[Any]) -> Any:
+        return self._writer.published(super().begin(values))
+
+
+class _Queue(JobQueue):
+    """Announces in the journal each job that is taken."""
+
+    def __init__(self, writer: Writer, report: _Report, recipe: Recipe) -> None:
+        super().__init__(Cell if records(recipe) else lambda: _Cell(writer))
+        self._writer, self._report = writer, report
+
+    def take(self) -> tuple[Job, bool, Cell] | None:
+        taken = super().take()
+        if taken is not None:
+            job, resumed, cell = taken
+            self._writer.begin(job, cell, self._report.gaps.get(job.ticket), resumed=resumed)
+        return taken
 
 
 def main() -> None:
-    """Serve the pipes whose descriptors are the last two arguments."""
-    inward, outward = (int(text) for text in sys.argv[-2:])
+    """Serve the pipes and the memory whose descriptors are the last three arguments, behind the parent's pid."""
+    parent, inward, outward, handle = (int(text) for text in sys.argv[-4:])
+    _end_with(parent)
+    os.register_at_fork(after_in_child=lambda: _let_go(inward, outward))
     pipe, report = Connection(inward, writable=False), _Report(Connection(outward, readable=False))
-    queue, tokens = JobQueue(), SimpleQueue[bool]()
-    ending: list[tuple[BaseException | None, bool]] = [(None, False)]
+    journal = Journal(handle)
+    journal.release()
     try:
-        recipe = pickle.loads(pipe.recv_bytes())
+        # The user's modules are loaded with the recipe; they may log already.
+        about: list[Any] = ["", None]
+        forward(pickle.loads(pipe.recv_bytes()), lambda data: report.send("log", data), lambda: _about(report, about))
+        recipe: Recipe = pickle.loads(pipe.recv_bytes())
     except EOFError:
         return
     except BaseException as error:
         error.add_note("the stage's function could not be loaded in a child process")
         report.broken(None, raised(error))
         return
+    about[0] = recipe.name
+    report.writer = writer = Writer(journal, recipe)
+    queue, tokens = _Queue(writer, report, recipe), SimpleQueue[bool]()
+    if records(recipe):
+        recipe = replace(recipe, fn=writer.recording(recipe))
+    ending: list[tuple[BaseException | None, bool]] = [(None, False)]
 
     def read() -> None:
         while True:
@@ -73,9 +140,9 @@ def main() -> None:
             except (EOFError, OSError):
                 os._exit(1)
             if kind == "job":
-                job, mend = unpack_job(rest[0])
-                if mend is not None:
-                    report.mends[job.ticket] = mend
+                job, gaps = unpack_job(rest[0])
+                if gaps is not None:
+                    report.gaps[job.ticket] = gaps
                 queue.add(job)
                 tokens.put(True)
             elif kind == "resume":
@@ -85,12 +152,41 @@ def main() -> None:
                 answer = queue.recall(rest[0])
                 if answer is not None:
                     report.answered(None, answer)
+            elif kind == "stack":
+                report.send("stack", _stack())
             else:
                 error, commit = rest
                 ending[0] = (local(*error).error if error else None), commit
                 tokens.put(False)
 
     threading.Thread(target=read, name="headway-reader", daemon=True).start()
+    report.send("opening")
     serve(recipe, report, None, queue, tokens, lambda: ending[0])
     sys.stdout.flush()
     sys.stderr.flush()
+
+
+def _end_with(parent: int) -> None:
+    """Be killed when the thread that started this process ends, which it does with the parent at the latest."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before that
+        os._exit(1)
+
+
+def _let_go(*handles: int) -> None:
+    """A fork of this process must not keep its pipes open: their end tells of its own."""
+    for handle in handles:
+        with suppress(OSError):
+            os.close(handle)
+
+
+def _about(report: _Report, about: list[Any]) -> tuple[str, Any]:
+    """Stage and seq of what runs."""
+    return about[0], report.writer.tag if report.writer is not None else None
+
+
+def _stack() -> str:
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001 - there is no other way
+    return "".join(traceback.format_stack(frame))

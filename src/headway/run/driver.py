@@ -197,7 +197,7 @@ class Driver:
         """A job is done."""
         self._post(self._on_answer, answer)
 
-    def died(self, worker: Any, why: Raised) -> None:
+    def died(self, worker: Any, why: Raised, answer: Answer | None = None, cursor: int | None = None) -> None:
         """A process ended unasked."""
         self._post(self._on_died, worker, why)
 

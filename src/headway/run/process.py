@@ -10,22 +10,26 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Any
 
 from headway.call import raised
-from headway.core.ticket import Job
-from headway.errors import PlanError, WorkerDied
+from headway.core.ticket import Answer, Job
+from headway.errors import ItemTimeout, PlanError, WorkerDied
+from headway.run.journal import Journal
+from headway.run.logs import deliver, levels
 from headway.run.wire import culprit, local, pack_job, pack_recipe, portable, unpack_answer
-from headway.run.worker import Events, Recipe
+from headway.run.worker import Events, Recipe, late_setup
 from headway.text import told
 
 _BOOT = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from headway.run.child import main; main()"
-GRACE_S = 1.0
-"""Between asking a child to end and killing it."""
+KILLED_S = 1.0
+"""How long a killed child may take to be gone."""
 
 
 def check_recipe(recipe: Recipe) -> bytes:
@@ -57,7 +61,12 @@ class ProcessWorker:
         self._outbox: SimpleQueue[tuple[Any, ...] | None] = SimpleQueue()
         self._child: subprocess.Popen[bytes] | None = None
         self._threads: list[threading.Thread] = []
-        self._stopping = False
+        self._hands: dict[int, Job] = {}
+        self._parked: dict[int, Job] = {}
+        self._journal: Journal | None = None
+        self._given_up: ItemTimeout | None = None
+        self._stopping = self._forced = False
+        self._asked: deque[SimpleQueue[str]] = deque()
         self._over = threading.Event()
 
     @property
@@ -76,17 +85,21 @@ class ProcessWorker:
 
     def _spawn(self) -> Connection:
         """Start the child and the thread that reads from it; the pipe to write to."""
-        child_in, parent_out = os.pipe()
-        parent_in, child_out = os.pipe()
+        journal = Journal()
+        try:
+            child_in, parent_out = os.pipe()
+            parent_in, child_out = os.pipe()
+        except BaseException:
+            journal.release()
+            raise
+        out, into = Connection(parent_out, readable=False), Connection(parent_in, writable=False)
+        handles = child_in, child_out, journal.handle
         path = json.dumps([str(Path(entry).absolute()) for entry in sys.path])
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - as multiprocessing does
-        command = [sys.executable, *flags, "-c", _BOOT, path, str(child_in), str(child_out)]
-        out, into = Connection(parent_out, readable=False), Connection(parent_in, writable=False)
+        command = [sys.executable, *flags, "-c", _BOOT, path, *map(str, (os.getpid(), *handles))]
         try:
             # A process group of its own: Ctrl-C in the terminal is the parent's to act on.
-            self._child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, pass_fds=(child_in, child_out), process_group=0
-            )
+            self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=handles, process_group=0)
         except BaseException:
             out.close()
             into.close()
@@ -94,20 +107,64 @@ class ProcessWorker:
         finally:
             os.close(child_in)
             os.close(child_out)
-        self._begin(self._read, self._child, into)
+            journal.release()
+        self._journal = journal
+        self._begin(self._read, self._child, into, journal)
         return out
 
     def submit(self, job: Job) -> None:
         """Send a job."""
+        self._hands[job.ticket] = job
         self._outbox.put(("job", job))
 
     def resume(self, ticket: int, limit: int) -> None:
         """Continue a paused expansion."""
+        job = self._parked.pop(ticket, None)
+        if job is not None:
+            self._hands[ticket] = job
         self._outbox.put(("resume", ticket, limit))
 
     def recall(self, ticket: int) -> None:
         """Stop a job; the child answers at once if it has not started."""
         self._outbox.put(("recall", ticket))
+
+    def running(self) -> tuple[int, float, float | None] | None:
+        """The call that runs now, as the child has published it."""
+        now = self._journal.running() if self._journal is not None else None
+        job = self._hands.get(now[0]) if now is not None else None
+        return (now[0], now[1], job.until) if now is not None and job is not None else None
+
+    def give_up(self, ticket: int, why: ItemTimeout) -> None:
+        """End the child, if it is still in a call for `ticket`; `Events.died` follows."""
+        now = self.running()
+        if now is not None and now[0] == ticket and self._given_up is None:
+            self._given_up = why
+            self._begin(self._end_child)
+
+    def _end_child(self) -> None:
+        """Terminate the child, and kill it if that has not ended it within the grace."""
+        assert self._child is not None
+        self._forced = True
+        self._child.terminate()
+        if not self._over.wait(self._recipe.grace):
+            self._child.kill()
+
+    def stack(self, timeout_s: float) -> str:
+        """The Python stack of the child's main thread, outermost call first. Waits up to `timeout_s`: not for the loop.
+
+        Where there is no answer in time the text says so.
+        """
+        answer: SimpleQueue[str] = SimpleQueue()
+        if self._over.is_set():
+            return f"the worker process {self.pid} has ended\n"
+        self._outbox.put(("stack", answer))
+        try:
+            return answer.get(timeout=timeout_s)
+        except Empty:
+            return (
+                f"the worker process {self.pid} did not tell its stack within {timeout_s:g} s: "
+                "it is starting, or in a call of C code that holds the interpreter\n"
+            )
 
     def stop(self, error: BaseException | None, *, commit: bool) -> None:
         """Have the child close and end after the running call."""
@@ -120,14 +177,16 @@ class ProcessWorker:
         if not self._threads:
             return True
         self._stopping = True
-        for limit, harsher in ((timeout_s, signal.SIGTERM), (GRACE_S, signal.SIGKILL), (GRACE_S, None)):
+        grace = self._recipe.grace
+        for limit, harsher in ((timeout_s, signal.SIGTERM), (grace, signal.SIGKILL), (KILLED_S, None)):
             if await self._ended(limit):
                 break
             if harsher is not None and self._child is not None:
+                self._forced = True
                 self._child.send_signal(harsher)
         self._outbox.put(None)
         for thread in self._threads:
-            thread.join(GRACE_S)
+            thread.join(KILLED_S)
         return self._over.is_set()
 
     async def _ended(self, timeout_s: float) -> bool:
@@ -139,6 +198,7 @@ class ProcessWorker:
         return self._over.is_set()
 
     def _write(self) -> None:
+        """Start the child and send what is to be sent. The system kills the child when this thread ends: see child.py."""
         batched = self._recipe.kind == "map_batches"
         try:
             pipe = self._spawn()
@@ -147,11 +207,15 @@ class ProcessWorker:
             self._over.set()
             return
         try:
+            pipe.send_bytes(pickle.dumps(levels()))
             pipe.send_bytes(self._packed)
             while (message := self._outbox.get()) is not None:
                 if message[0] == "job":
                     job: Job = message[1]
                     message = ("job", pack_job(job, list(map(len, job.values)) if batched else None))
+                elif message[0] == "stack":
+                    self._asked.append(message[1])
+                    message = message[:1]
                 pipe.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
         except OSError:  # the child is gone: the reading thread reports it
             while self._outbox.get() is not None:
@@ -159,25 +223,63 @@ class ProcessWorker:
         finally:
             pipe.close()
 
-    def _read(self, child: subprocess.Popen[bytes], pipe: Connection) -> None:
+    def _read(self, child: subprocess.Popen[bytes], pipe: Connection, journal: Journal) -> None:
         try:
-            while True:
-                kind, *rest = pickle.loads(pipe.recv_bytes())
-                if kind == "answer":
-                    self._events.answered(self, unpack_answer(rest[0]))
-                elif kind == "ready":
-                    self._events.ready(self)
-                else:
-                    self._events.broken(self, local(*rest))
+            self._read_all(pipe)
         except (EOFError, OSError):
             pass
         finally:
             pipe.close()
         code = child.wait()
+        self._journal = None
+        self._outbox.put(None)
         if not self._stopping:
-            self._outbox.put(None)
-            self._events.died(self, raised(_death(self._recipe.name, child.pid, code)))
+            self._report_death(child.pid, code, journal)
+        elif code != 0 and not self._forced:
+            self._events.broken(self, raised(_death(self._recipe.name, child.pid, code)))
         self._over.set()
+
+    def _read_all(self, pipe: Connection) -> None:
+        """Pass on what the child sends. Raises EOFError at its end, however that came."""
+        until: float | None = None
+        while True:
+            if until is not None and not pipe.poll(max(0.0, until - monotonic())):
+                until = None
+                self._stopping = True
+                self._events.broken(self, late_setup(self._recipe))
+                self._begin(self._end_child)
+            kind, *rest = pickle.loads(pipe.recv_bytes())
+            if kind == "answer":
+                self._answered(unpack_answer(rest[0]))
+            elif kind == "log":
+                deliver(rest[0])
+            elif kind == "stack":
+                self._asked.popleft().put(rest[0])
+            elif kind == "opening":
+                until = monotonic() + self._recipe.setup_timeout
+            elif self._forced:  # ready or broken after all: the set-up has been given up
+                continue
+            else:
+                until = None
+                if kind == "ready":
+                    self._events.ready(self)
+                else:
+                    self._events.broken(self, local(*rest))
+
+    def _answered(self, answer: Answer) -> None:
+        job = self._hands.pop(answer.ticket, None)
+        if answer.parked and job is not None:
+            self._parked[answer.ticket] = job
+        self._events.answered(self, answer)
+
+    def _report_death(self, pid: int, code: int, journal: Journal) -> None:
+        why = raised(self._given_up or _death(self._recipe.name, pid, code))
+        answer: Answer | None = None
+        cursor: int | None = None
+        job = self._hands.get(journal.ticket)
+        if job is not None:
+            answer, cursor = journal.rebuild(self._recipe, job)
+        self._events.died(self, why, answer, cursor)
 
 
 def _death(stage: str, pid: int, code: int) -> WorkerDied:

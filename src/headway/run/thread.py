@@ -19,7 +19,8 @@ from headway.run.worker import Events, Recipe, Session
 class JobQueue:
     """Jobs in the hands of one worker: taken one by one, or recalled before they start."""
 
-    def __init__(self) -> None:
+    def __init__(self, new_cell: Callable[[], Cell] = Cell) -> None:
+        self._new_cell = new_cell
         self._jobs: deque[tuple[Job, bool]] = deque()
         self._recalled: set[int] = set()
         self._ticket = -1
@@ -35,7 +36,7 @@ class JobQueue:
             job, resumed = self._jobs.popleft()
         except IndexError:
             return None
-        self._cell = cell = Cell()
+        self._cell = cell = self._new_cell()
         self._ticket = job.ticket
         if job.ticket in self._recalled:
             self._recalled.discard(job.ticket)

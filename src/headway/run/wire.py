@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from types import CodeType
 from typing import Any
@@ -80,6 +81,34 @@ def local(data: bytes, text: str, traceback: str) -> Raised:
     return Raised(error, traceback)
 
 
+class Pack:
+    """Pickles values one at a time, classes and functions of `__main__` by value.
+
+    The C pickler of the standard library is tried until it meets a value that it cannot do.
+    Raises what pickling raises, with a note that tells what could not be sent.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what, self._plain = what, True
+
+    def __call__(self, value: Any) -> bytes:
+        if self._plain:
+            try:
+                return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+            except BaseException:
+                self._plain = False
+        try:
+            return _dumps(value)
+        except BaseException as error:
+            raise unsendable(error, self._what, value) from None
+
+
+def unsendable(error: BaseException, what: str, value: Any) -> BaseException:
+    """`error`, with a note that `value` was not to be sent."""
+    error.add_note(f"the {what} of type {type(value).__qualname__} cannot be sent between processes")
+    return error
+
+
 def _pack_values(values: list[Any], what: str) -> Packed:
     """Pickle `values`, classes and functions of `__main__` by value. Raises nothing.
 
@@ -101,8 +130,7 @@ def _pack_values(values: list[Any], what: str) -> Packed:
         try:
             packed.append(dump(value))
         except BaseException as error:
-            error.add_note(f"the {what} of type {type(value).__qualname__} cannot be sent between processes")
-            packed.append(portable(raised(error)))
+            packed.append(portable(raised(unsendable(error, what, value))))
         if len(packed) == 1 < len(values) and not pickler.custom:
             with suppress(BaseException):  # found again below, and told for the value that it comes from
                 together = dump(values)
@@ -170,39 +198,80 @@ def _without(answer: Answer, bad: dict[int, Raised]) -> Answer:
 
 def pack_job(job: Job, widths: list[int] | None) -> bytes:
     """A job as bytes. `widths`: how many offsets each input counts (None: one)."""
-    message = job.ticket, _pack_values(job.values, "input"), job.tags, job.limit, widths
-    return pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+    keys = None if job.keys is None else _pack_values(list(job.keys), "key")
+    fields = job.ticket, job.tags, job.limit, job.attempt, job.born, job.until, job.epoch
+    return pickle.dumps((fields, _pack_values(job.values, "input"), keys, widths), protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def unpack_job(data: bytes) -> tuple[Job, Callable[[Answer], Answer] | None]:
-    """The reverse of `pack_job`.
-
-    Inputs that did not come through are left out; then the second value turns the answer for the
-    others into the answer for all, in which they fail.
-    """
-    ticket, packed, tags, limit, widths = pickle.loads(data)
+def unpack_job(data: bytes) -> tuple[Job, Gaps | None]:
+    """The reverse of `pack_job`. Inputs that did not come through are left out; then the second value tells of them."""
+    (ticket, tags, limit, attempt, born, until, epoch), packed, packed_keys, widths = pickle.loads(data)
     values, bad = _unpack_values(packed, "input")
+    keys = None
+    if packed_keys is not None:
+        keys, bad_keys = _unpack_values(packed_keys, "key")
+        bad = bad_keys | bad
+    job = Job(ticket, values, tags, limit, keys, attempt, born, until, epoch)
     if not bad:
-        return Job(ticket, values, tags, limit), None
-    good = [number for number in range(len(values)) if number not in bad]
-    at = [0, *accumulate(widths or [1] * len(values))]
-    job = Job(ticket, [values[n] for n in good], [tags[n] for n in good], limit)
-    return job, lambda answer: _whole(answer, good, bad, at)
+        return job, None
+    gaps = Gaps([n for n in range(len(values)) if n not in bad], bad, [0, *accumulate(widths or [1] * len(values))])
+    return gaps.part(job), gaps
 
 
-def _whole(answer: Answer, good: list[int], bad: dict[int, Raised], at: list[int]) -> Answer:
-    """The answer for all inputs, from one for the inputs `good`; input n begins at offset ``at[n]``."""
-    offsets = [offset for number in good for offset in range(at[number], at[number + 1])]
-    origin: Sequence[int] = answer.origin if answer.origin is not None else range(len(answer.values))
-    answer.origin = [offsets[o] for o in origin]
-    count = len(at) - 1
-    answer.taken = count if answer.taken == len(good) and not answer.parked else good[answer.taken]
-    failed = [(offsets[o], record) for o, record in answer.failed]
-    for number, record in bad.items():
-        if number < answer.taken:
-            failed += [(offset, record) for offset in range(at[number], at[number + 1])]
-    answer.failed = sorted(failed, key=lambda pair: pair[0])
-    return answer
+@dataclass(frozen=True)
+class Gaps:
+    """Inputs of a job that did not come through. ``good``: numbers of the others; input n begins at offset ``at[n]``.
+
+    Called with the answer for the job without them it gives that for all, in which they fail.
+    """
+
+    good: list[int]
+    bad: dict[int, Raised]
+    at: list[int]
+
+    def part(self, job: Job, count: int | None = None) -> Job:
+        """`job` with only the first `count` of the inputs that came through."""
+        return part_of(job, self.good[:count])
+
+    def __call__(self, answer: Answer) -> Answer:
+        offsets = [offset for number in self.good for offset in range(self.at[number], self.at[number + 1])]
+        origin: Sequence[int] = answer.origin if answer.origin is not None else range(len(answer.values))
+        answer.origin = [offsets[o] for o in origin]
+        if answer.halted:
+            answer.taken = self.good[answer.taken - 1] + 1
+        elif answer.taken == len(self.good) and not answer.parked:
+            answer.taken = len(self.at) - 1
+        else:
+            answer.taken = self.good[answer.taken]
+        failed = [(offsets[o], record) for o, record in answer.failed]
+        for number, record in self.bad.items():
+            if number < answer.taken:
+                failed += [(offset, record) for offset in range(self.at[number], self.at[number + 1])]
+        answer.failed = sorted(failed, key=lambda pair: pair[0])
+        answer.broke = [self.good[number] for number in answer.broke]
+        return answer
+
+
+def part_of(job: Job, numbers: Sequence[int]) -> Job:
+    """`job` with only the inputs of those numbers."""
+    keys = None if job.keys is None else [job.keys[n] for n in numbers]
+    return replace(job, values=[job.values[n] for n in numbers], tags=[job.tags[n] for n in numbers], keys=keys)
+
+
+def pack_gaps(gaps: Gaps, most: int) -> bytes:
+    """As bytes, at most about `most`: where the errors are longer, one word stands for all of them."""
+    bad = {number: portable(record) for number, record in gaps.bad.items()}
+    data = pickle.dumps((gaps.good, bad, gaps.at), protocol=pickle.HIGHEST_PROTOCOL)
+    if len(data) > most:
+        brief = portable(raised(RemoteError("the input cannot be sent between processes")))
+        data = pickle.dumps((gaps.good, dict.fromkeys(bad, brief), gaps.at), protocol=pickle.HIGHEST_PROTOCOL)
+    return data
+
+
+def unpack_gaps(data: bytes) -> Gaps:
+    """The reverse of `pack_gaps`."""
+    good, bad, at = pickle.loads(data)
+    return Gaps(good, {number: local(*error) for number, error in bad.items()}, at)
 
 
 def pack_recipe(recipe: Any) -> bytes:

@@ -115,6 +115,11 @@ class Recipe:
         return is_async(self.fn)
 
 
+def late_setup(recipe: Recipe) -> Raised:
+    """What to report as broken where a worker has not opened within its limit."""
+    return raised(TimeoutError(f"it took longer than setup_timeout={recipe.setup_timeout:g} s"))
+
+
 class Session:
     """A function with its set-up, opened, used and closed where the worker runs.
 

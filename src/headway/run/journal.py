@@ -1,0 +1,235 @@
+"""What a child publishes of the job in its hands, in memory that outlives it.
+
+The child writes the outcome of a call before it moves its cursor, so its death, at whatever instant,
+costs the call at the cursor and nothing else. The parent reads: which call runs, since when, and after
+a death what had been done. One word says how far the child is: twice the calls done since it started,
+plus one while a call runs; it is stored last, and whole.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
+from typing import Any
+
+from headway.call import Caller, Cell, drive, is_async, raised
+from headway.core.block import DROP, Drop, Tag
+from headway.core.ticket import Answer, Job
+from headway.errors import Raised
+from headway.run.wire import Gaps, Pack, local, pack_gaps, part_of, portable, unpack_gaps
+from headway.run.worker import Recipe
+
+SIZE = 1 << 20
+"""Bytes of one worker's memory. Pages that no outcome reaches are never allocated."""
+CALLS = 1024
+"""Most calls of a job that are recorded; a block has no more."""
+
+_STATE, _TICKET, _BASE, _BEGAN, _TAKEN, _GAPS, _ENDS = range(7)
+_AREA = 8 * (_ENDS + CALLS)
+_NONE = -1
+
+
+class Journal:
+    """The memory: made by the parent, mapped by the child from the descriptor that it is given."""
+
+    def __init__(self, handle: int | None = None) -> None:
+        self.handle = _segment() if handle is None else handle
+        self.memory = mmap.mmap(self.handle, SIZE)
+        head = memoryview(self.memory)[:_AREA]
+        self.words, self.times = head.cast("q"), head.cast("d")
+        if handle is None:
+            self.words[_TICKET] = _NONE
+
+    def release(self) -> None:
+        """Close the descriptor: the mapping is enough, and goes with this object."""
+        os.close(self.handle)
+
+    def running(self) -> tuple[int, float] | None:
+        """Ticket and start of the call that runs."""
+        words = self.words
+        while (state := words[_STATE]) & 1:
+            ticket, began = words[_TICKET], self.times[_BEGAN]
+            if words[_STATE] == state:  # else these may be of two calls
+                return ticket, began
+        return None
+
+    @property
+    def ticket(self) -> int:
+        """Ticket of the job in hand, -1 if none is."""
+        return self.words[_TICKET]
+
+    def rebuild(self, recipe: Recipe, job: Job) -> tuple[Answer, int | None]:
+        """After the child's death: the answer that it could have given for `job`, and the offset of the call that ran.
+
+        The outcomes are run through the same loop as in the child, so nothing is decided a second way.
+        """
+        words = self.words
+        done = (words[_STATE] >> 1) - words[_BASE]
+        cursor: int | None = done if words[_STATE] & 1 else None
+        start, end = _AREA, _AREA + words[_GAPS]
+        gaps = unpack_gaps(self.memory[start:end]) if end > start else None
+        if cursor is not None and gaps is not None:
+            cursor = gaps.good[cursor]
+        if not records(recipe):
+            answer = Answer(job.ticket, 0)
+        else:
+            spans = []
+            for signed in words[_ENDS : _ENDS + done]:
+                start, end = end, abs(signed)
+                spans.append((signed > 0, self.memory[start:end]))
+            answer = _replay(recipe, job, spans, gaps)
+        answer.started = self.times[_TAKEN]
+        answer.stopped = perf_counter() if cursor is None else self.times[_BEGAN]
+        return answer, cursor
+
+
+def records(recipe: Recipe) -> bool:
+    """Whether outcomes are recorded: not where a block may be run again, nor for what a generator has yet to give."""
+    return not recipe.idempotent and recipe.kind != "flat_map"
+
+
+def _segment() -> int:
+    """A descriptor of `SIZE` bytes of memory without a name: nothing is left when the last process has closed it."""
+    if sys.platform == "linux":
+        handle = os.memfd_create("headway")
+    else:
+        import tempfile
+
+        handle, name = tempfile.mkstemp()
+        os.unlink(name)  # noqa: PTH108 - by the name that was just made
+    os.ftruncate(handle, SIZE)
+    return handle
+
+
+def _replay(recipe: Recipe, job: Job, spans: list[tuple[bool, bytes]], gaps: Gaps | None) -> Answer:
+    told: dict[int, Raised] = {}
+    outcomes = iter(spans)
+
+    def recorded(*_: Any) -> Any:
+        good, data = next(outcomes)
+        if good:
+            return pickle.loads(data)
+        record = local(*pickle.loads(data))
+        told[id(record.error)] = record
+        raise record.error
+
+    good: Sequence[int] = gaps.good if gaps is not None else range(len(job.values))
+    part = part_of(job, good[: len(spans)])
+    answer = drive(Caller(recipe.kind, recorded, size=recipe.size, halts=recipe.halts).run(part, Cell()))
+    # The worker's own traceback is what was raised; here it was only raised again.
+    answer.failed = [(offset, told.get(id(why.error), why)) for offset, why in answer.failed]
+    return gaps(answer) if gaps is not None else answer
+
+
+class Writer:
+    """The child's side. Jobs are announced with `begin` and `end`; between them calls write what happens."""
+
+    def __init__(self, journal: Journal, recipe: Recipe) -> None:
+        self._journal, self._words, self._times = journal, journal.words, journal.times
+        self._records = records(recipe)
+        self._cell = Cell()
+        self._end = _AREA
+        self._tags: Sequence[Tag] = ()
+        self._parked: dict[int, Tag] = {}
+
+    @property
+    def ticket(self) -> int:
+        """Ticket of the job in hand, -1 if none is."""
+        return self._words[_TICKET]
+
+    @property
+    def tag(self) -> Tag | None:
+        """Tag of the item whose call was begun last in the job in hand."""
+        at = self._cell.cursor
+        return self._tags[at] if self.ticket != _NONE and 0 <= at < len(self._tags) else None
+
+    def begin(self, job: Job, cell: Cell, gaps: Gaps | None, *, resumed: bool) -> None:
+        """The job is taken; a `resumed` one is at once in its call."""
+        words = self._words
+        lacking = pack_gaps(gaps, SIZE // 4) if gaps is not None else b""
+        words[_BASE], words[_GAPS] = words[_STATE] >> 1, len(lacking)
+        self._end = _AREA + len(lacking)
+        self._journal.memory[_AREA : self._end] = lacking
+        self._cell = cell
+        self._times[_TAKEN] = perf_counter()
+        words[_TICKET] = job.ticket
+        if resumed:
+            self._times[_BEGAN] = self._times[_TAKEN]
+            words[_STATE] += 1
+
+    def end(self) -> None:
+        """The job has been answered."""
+        self._words[_STATE] += self._words[_STATE] & 1
+        self._words[_TICKET] = _NONE
+
+    def published(self, values: Iterator[Any]) -> Iterator[Any]:
+        """`values`, publishing the cursor where nothing is recorded."""
+        words, times, clock = self._words, self._times, perf_counter
+        state = words[_STATE] - 1
+        for value in values:
+            times[_BEGAN] = clock()
+            state += 2
+            words[_STATE] = state
+            yield value
+
+    def recording(self, recipe: Recipe) -> Callable[..., Any]:
+        """The stage's function, writing the outcome of each call."""
+        fn, kind = recipe.fn, recipe.kind
+        words, times, memory, clock = self._words, self._times, self._journal.memory, perf_counter
+        pack = Pack("result")
+        ready = {value: pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL) for value in (None, True, False, DROP)}
+
+        def outcome(result: Any) -> tuple[Any, bytes]:
+            if kind == "map_batches":
+                result = list(result)
+            elif kind == "filter":
+                result = result is not DROP and bool(result)
+            elif kind == "sink":
+                result = None
+            return result, ready[result] if result is None or type(result) in (bool, Drop) else pack(result)
+
+        def write(data: bytes, state: int, sign: int = 1) -> None:
+            start = self._end
+            end = start + len(data)
+            number = (state >> 1) - words[_BASE]
+            if end > SIZE or number >= CALLS:
+                # No room: the job ends here, and its answer takes this outcome along before the cursor moves.
+                self._cell.stop = True
+                return
+            memory[start:end] = data
+            words[_ENDS + number] = sign * end
+            self._end = end
+            words[_STATE] = state + 1
+
+        def failed(error: BaseException, state: int) -> None:
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next or error.__traceback__
+            write(pickle.dumps(portable(raised(error)), protocol=pickle.HIGHEST_PROTOCOL), state, -1)
+
+        def call(value: Any, *resource: Any) -> Any:
+            times[_BEGAN] = clock()
+            words[_STATE] = state = words[_STATE] + 1
+            try:
+                result, data = outcome(fn(value, *resource))
+            except BaseException as error:
+                failed(error, state)
+                raise
+            write(data, state)
+            return result
+
+        async def call_async(value: Any, *resource: Any) -> Any:
+            times[_BEGAN] = clock()
+            words[_STATE] = state = words[_STATE] + 1
+            try:
+                result, data = outcome(await fn(value, *resource))
+            except BaseException as error:
+                failed(error, state)
+                raise
+            write(data, state)
+            return result
+
+        return call_async if is_async(fn) else call
