@@ -58,14 +58,14 @@ class Answer:
     origin: list[int] | None = None
     failed: list[tuple[int, Raised]] = field(default_factory=list)
     parked: bool = False
+    halted: bool = False
+    broke: list[int] = field(default_factory=list)
+    again: Raised | None = None
     nbytes: int = 0
     started: float = 0.0
     stopped: float = 0.0
     cpu: float = 0.0
     sample: float | None = None
-    halted: bool = False
-    broke: list[int] = field(default_factory=list)
-    again: Raised | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -10,29 +10,31 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
-from headway.call import Caller, Cell, drive
+from headway.call import Caller, drive
+from headway.claim import Cell
 from headway.core.engine import Engine
 from headway.core.plan import Plan
 from headway.core.stage import Slot
 from headway.core.ticket import Answer, Job
-from headway.errors import Failure, InternalError, handed_over
+from headway.errors import Failure, InternalError, ItemTimeout, Raised, WorkerDied, handed_over
 from headway.sim.service import Service, draws
 from headway.size import largest, sizes
 
 
 @dataclass(slots=True)
 class _Running:
-    """A job in virtual execution: when each of its calls ends."""
+    """A job in virtual execution: when each of its calls ends. ``late``: the call that takes too long, if one does."""
 
     job: Job
     started: float
     ends: list[float]
     resumed: bool = False
     stop_at: int | None = None
+    late: int | None = None
 
 
 @dataclass(slots=True)
@@ -49,7 +51,8 @@ class VirtualRun:
     `service`: seconds of a call by stage name, a number or a function of (random, value); a stage
     without one takes no time. `source_s` seconds pass before each row. `think_s` is what the consumer
     takes for a value, `leave_after` when it leaves. ``outputs`` are the values that it took,
-    ``dead`` what was set aside, ``log`` each completed call: (stage, slot, tag, started, stopped).
+    ``dead`` what was set aside, ``log`` each completed call: (stage, slot, tag, started, stopped), and
+    ``states`` those of scans. A call that takes longer than its stage's limit is given up, as on a thread.
     """
 
     def __init__(
@@ -69,7 +72,8 @@ class VirtualRun:
         self.outputs: list[Any] = []
         self.dead: list[Failure] = []
         self.log: list[tuple[str, int, Any, float, float]] = []
-        self.engine = Engine(plan, self, 0.0, measure=sizes)
+        self.states: dict[str, dict[Any, Any]] = {}
+        self.engine = Engine(plan, self, 0.0, measure=sizes, random=self.rng.random)
         self._rows: Iterator[Any] = iter(rows)
         self._draws = draws(service or {})
         self._source_s, self._think_s, self._leave_after = source_s, think_s, leave_after
@@ -142,6 +146,25 @@ class VirtualRun:
         """A new worker."""
         self._workers.pop((slot.stage.index, slot.number), None)
 
+    def retire(self, slot: Slot) -> None:
+        """A worker is not needed any more."""
+        self._workers.pop((slot.stage.index, slot.number), None)
+
+    def kill(self, slot: Slot) -> None:
+        """Kill the worker of a slot at this moment, as a process that publishes its outcomes."""
+        worker = self._workers.pop((slot.stage.index, slot.number), None)
+        why = WorkerDied("the worker was killed", stage=slot.stage.spec.name)
+        answer, cursor = None, None
+        if worker is not None and worker.running is not None:
+            running = worker.running
+            done = 0 if running.resumed else sum(end <= self.now for end in running.ends)
+            cursor = done if done < len(running.ends) else None
+            answer = Answer(running.job.ticket, 0, started=running.started, stopped=self.now)
+            if done and not slot.stage.spec.idempotent:
+                answer = self._run(slot, worker, running, done, Cell())
+            worker.running = None
+        self.engine.lost(slot, Raised(why, "WorkerDied\n"), self.now, answer, cursor)
+
     def set_aside(self, failure: Failure) -> None:
         """Keep the record."""
         self.dead.append(failure)
@@ -175,7 +198,8 @@ class VirtualRun:
             fn = self._consume if spec.kind == "consume" else spec.fn
             caller = Caller(
                 "sink" if spec.kind == "consume" else spec.kind, fn,
-                atomic=spec.atomic, most_children=self.engine.window.budget,
+                atomic=spec.atomic, most_children=self.engine.window.budget, halts=slot.stage.plan.halts,
+                retry=spec.retry, initial=spec.initial, states=self.states.setdefault(spec.name, {}),
             )  # fmt: skip
             self._workers[key] = _Worker(caller)
         return self._workers[key]
@@ -183,7 +207,7 @@ class VirtualRun:
     def _consume(self, value: Any) -> None:
         self.outputs.append(handed_over(value))
         if self._leave_after is not None and len(self.outputs) == self._leave_after:
-            self._cell.stop = True
+            self._cell.cut()
             self.at(self.now, lambda: self.stop("cancel"))
 
     def _duration(self, slot: Slot, value: Any) -> float:
@@ -198,34 +222,72 @@ class VirtualRun:
             return
         item = worker.queue.popleft()
         if isinstance(item, Job):
-            ends, at = [], self.now
-            for value in item.values:
-                at += self._duration(slot, value)
-                ends.append(at)
-            running = _Running(item, self.now, ends)
+            running = self._time(slot, item)
         else:
             running = _Running(Job(item[0], [None], (), item[1]), self.now, [self.now], resumed=True)
         worker.running = running
         self.at(running.ends[-1], lambda: self._complete(slot, running))
 
+    def _time(self, slot: Slot, job: Job) -> _Running:
+        """When the calls of `job` end: up to the first that takes longer than it may."""
+        ends, at, timeout = [], self.now, slot.stage.spec.timeout
+        for number, value in enumerate(job.values):
+            stop = at + self._duration(slot, value)
+            limit = min(at + timeout if timeout is not None else stop, stop if job.until is None else job.until)
+            if limit < stop:
+                ends.append(max(at, limit))
+                return _Running(job, self.now, ends, late=number)
+            at = stop
+            ends.append(at)
+        return _Running(job, self.now, ends)
+
+    def _run(self, slot: Slot, worker: _Worker, running: _Running, count: int, cell: Cell) -> Answer:
+        """Make the first `count` calls of a job."""
+        job = running.job
+        if count < len(job.values):
+            job = replace(job, values=job.values[:count], tags=job.tags[:count])
+        answer = drive(worker.caller.run(job, cell))
+        at, ran = running.started, answer.taken + answer.parked
+        for tag, end in zip(job.tags[:ran], running.ends, strict=False):
+            self.log.append((slot.stage.spec.name, slot.number, tag, at, end))
+            at = end
+        answer.started, answer.stopped = running.started, self.now
+        return answer
+
     def _complete(self, slot: Slot, running: _Running) -> None:
-        worker = self._worker(slot)
-        if worker.running is not running:
+        worker = self._workers.get((slot.stage.index, slot.number))
+        if worker is None or worker.running is not running:
             return
         job, cell = running.job, Cell()
         if slot.stage.spec.kind == "consume":
             cell = self._cell
+        late = running.late if running.stop_at is None else None
         if running.resumed:
             answer = drive(worker.caller.resume(job.ticket, job.limit, cell))
+            answer.started, answer.stopped = running.started, self.now
         else:
-            if running.stop_at is not None:
-                job = Job(job.ticket, job.values[: running.stop_at], job.tags[: running.stop_at], job.limit)
-            answer = drive(worker.caller.run(job, cell))
-            at, ran = running.started, answer.taken + answer.parked
-            for tag, end in zip(job.tags[:ran], running.ends, strict=False):
-                self.log.append((slot.stage.spec.name, slot.number, tag, at, end))
-                at = end
-        answer.started, answer.stopped = running.started, self.now
+            count = next((n for n in (late, running.stop_at) if n is not None), len(job.values))
+            answer = self._run(slot, worker, running, count, cell)
+        if late is not None and answer.taken == late and not (answer.halted or answer.parked):
+            answer = self._give_up(slot, job, answer, late)
         worker.running = None
+        if answer.halted:
+            for queued in [q for q in worker.queue if isinstance(q, Job)]:
+                worker.queue.remove(queued)
+                self.at(self.now, partial(self._answer_unstarted, queued.ticket))
         self.engine.done(job.ticket, answer, self.now)
         self._begin(slot)
+
+    def _give_up(self, slot: Slot, job: Job, answer: Answer, late: int) -> Answer:
+        """The call for the input at `late` has taken too long."""
+        spec = slot.stage.spec
+        why = Raised(ItemTimeout(f"took longer than {spec.timeout or spec.deadline} s", stage=spec.name), "ItemTimeout\n")
+        first, width = late, 1
+        if spec.kind == "map_batches":
+            first, width = sum(map(len, job.values[:late])), len(job.values[late])
+            answer.broke.append(late)
+        if answer.origin is None and spec.kind not in ("sink", "consume"):
+            answer.origin = list(range(len(answer.values)))
+        answer.failed += [(first + number, why) for number in range(width)]
+        answer.taken, answer.halted = late + 1, True
+        return answer
