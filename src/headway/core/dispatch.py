@@ -122,6 +122,7 @@ class Dispatching(Recovery):
 
     def _pass_by(self, stage: Stage, block: Block, why: Raised, now: float) -> None:
         """The items of `block`, just taken from the queue, fail without a call."""
+        self._passed_by = True
         tags = list(block.tags)
         outs = self._refuse(stage, block, why, now)
         tail = stage.in_hand_tail()

@@ -151,10 +151,13 @@ class Engine(Scaling):
         if self.times.stopped_at is None:
             if self._ended and not self._cancelled:
                 self._flush_batchers(now)
-            for stage in reversed(self.stages):
-                while not self._cancelled and self._start(stage, now):
-                    pass
-                self._meter_idle(stage, now)
+            self._passed_by = True
+            while self._passed_by:  # what failed without a call may have set free what stages behind wait for
+                self._passed_by = False
+                for stage in reversed(self.stages):
+                    while not self._cancelled and self._start(stage, now):
+                        pass
+                    self._meter_idle(stage, now)
             if self._ended and all(stage.empty for stage in self.stages):
                 self._finish(now)
             elif self._ended and not self.tickets and self.next_deadline() is None:

@@ -72,7 +72,7 @@ class Flow:
         self._cut: Position | None = None
         self._deadline: float | None = None
         self._out: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
-        self._flushing = False
+        self._flushing = self._passed_by = False
         self._now = now
         self._share_out()
 
@@ -97,8 +97,6 @@ class Flow:
     def _enter(self, index: int, blocks: list[Block], now: float, step: int = 0) -> None:
         """Lead blocks through what stands in front of stage `index`, from `step` on, into its inbox."""
         stage = self.stages[index]
-        if blocks and not step:
-            stage.passed = blocks[-1].hi
         if stage.may_hold:
             blocks = [part for block in blocks for part in block.parts()]
         for gate in stage.steps[step:]:

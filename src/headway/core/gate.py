@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from headway.core.block import Block, Position
+from collections.abc import Sequence
+
+from headway.core.block import Block, Position, Span
 from headway.errors import InternalError
 
 
@@ -13,9 +15,11 @@ class Gate:
     and not yet emitted; the one that it waits for is not among those held, so held <= W - 1.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, passed: Sequence[Span] = ()) -> None:
+        """`passed`: what has gone by before the gate was placed, intervals that do not touch, in order."""
         self._held: dict[Position, tuple[Block, float]] = {}
-        self.awaited: Position = (0,)
+        self._passed = dict(passed)
+        self.awaited: Position = self._skip((0,))
         self.held_items = self.held_bytes = self.peak_items = 0
         self.blocked_s = 0.0
         self.since: float | None = None
@@ -32,18 +36,25 @@ class Gate:
             self.since = now if self.since is None else self.since
             return []
         run = [block]
-        self.awaited = block.hi
+        self.awaited = self._skip(block.hi)
         while (found := self._held.pop(self.awaited, None)) is not None:
             held, since = found
             self.held_items -= held.weight
             self.held_bytes -= held.nbytes
             held.waited += now - since
             run.append(held)
-            self.awaited = held.hi
+            self.awaited = self._skip(held.hi)
         if self.since is not None:
             self.blocked_s += now - self.since
             self.since = now if self._held else None
         return run
+
+    def _skip(self, at: Position) -> Position:
+        return self._passed.pop(at, at)
+
+    def held(self) -> list[Block]:
+        """What waits here."""
+        return [block for block, _ in self._held.values()]
 
     @property
     def empty(self) -> bool:

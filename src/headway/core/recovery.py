@@ -97,13 +97,15 @@ class Recovery(Flow):
         stage = ticket.stage
         per_member = stage.spec.kind == "map_batches"
         failed = {offset: number for number, (offset, _) in enumerate(answer.failed)}
+        # Children that have left cannot be taken back: their item has failed for good.
+        given = set(answer.origin or ()) | ({0} if ticket.base else set()) if stage.spec.kind == "flat_map" else set()
         at = offset = 0
         for block in ticket.blocks:
             members = block.members if per_member else None
             for number in range(at, min(at + len(block.values), answer.taken)):
                 index = failed.get(offset)
                 offset += len(members.tags) if members is not None else 1
-                if index is None or (per_member and number not in answer.broke):
+                if index is None or number in given or (per_member and number not in answer.broke):
                     continue
                 error = answer.failed[index][1].error
                 due = self._due(stage, block, ticket.attempt, error, now)

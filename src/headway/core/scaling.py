@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headway.core.batch import Batcher
+from headway.core.block import Block, Position, Span
 from headway.core.gate import Gate
 from headway.core.hedging import Hedging
 from headway.core.lanes import Lanes
-from headway.core.plan import GatePlan, Plan, StagePlan, make_plan
+from headway.core.plan import BatchPlan, GatePlan, Plan, StagePlan, make_plan
 from headway.core.spec import PipelineSpec, StageSpec
 from headway.core.stage import Slot, Stage
 from headway.errors import PlanError
@@ -36,7 +38,7 @@ class Scaling(Hedging):
             return
         self.plan = scaled(self.plan.spec, stage.spec.name, workers)
         for old, new in zip(self.stages, self.plan.stages, strict=True):
-            _replan(old, new)
+            self._replan(old, new)
         while len(stage.slots) < workers:
             slot = Slot(stage, stage.numbers)
             stage.numbers += 1
@@ -54,23 +56,44 @@ class Scaling(Hedging):
         stage.size_up()
         self._pump(now)
 
+    def _replan(self, stage: Stage, plan: StagePlan) -> None:
+        """Place what the order needs from now on in front of `stage`."""
+        stage.spec, stage.plan = plan.spec, plan
+        for at, step in enumerate(plan.intake):
+            there = stage.steps[at] if at < len(stage.steps) else None
+            if isinstance(step, GatePlan) and not isinstance(there, Gate):
+                stage.steps.insert(at, Gate(self._passed(stage.index)))
+            elif isinstance(step, BatchPlan) and isinstance(there, Batcher):
+                there.total = there.total and step.total
+        stage.keeps_total = stage.keeps_total and plan.keeps_total
+        if plan.lanes and not isinstance(stage.inbox, Lanes):
+            waiting = list(stage.inbox.all())
+            stage.inbox = Lanes(stage.key_of, lambda: len(stage.slots))
+            for slot in stage.slots:
+                for ticket in slot.tickets:
+                    ticket.lanes = stage.inbox.adopt(ticket.blocks)
+            for block in waiting:
+                for part in block.parts():
+                    stage.inbox.push(part)
+        stage.sort_steps()
 
-def _replan(stage: Stage, plan: StagePlan) -> None:
-    """Place what the order needs from now on in front of `stage`."""
-    stage.spec, stage.plan = plan.spec, plan
-    for at, step in enumerate(plan.intake):
-        if isinstance(step, GatePlan) and not (at < len(stage.steps) and isinstance(stage.steps[at], Gate)):
-            gate = Gate()
-            gate.awaited = stage.passed
-            stage.steps.insert(at, gate)
-    stage.keeps_total = stage.keeps_total and plan.keeps_total
-    if plan.lanes and not isinstance(stage.inbox, Lanes):
-        waiting = list(stage.inbox.all())
-        stage.inbox = Lanes(stage.key_of, lambda: len(stage.slots))
-        for slot in stage.slots:
-            for ticket in slot.tickets:
-                ticket.lanes = stage.inbox.adopt(ticket.blocks)
-        for block in waiting:
-            for part in block.parts():
-                stage.inbox.push(part)
-    stage.sort_steps()
+    def _passed(self, index: int) -> list[Span]:
+        """What has come as far as stage `index`: everything read but what is in the stages before it."""
+        blocks: list[Block] = []
+        waiting: list[Span] = [((self._seq,), (self._seq,))]
+        for stage in self.stages[:index]:
+            blocks += stage.inbox.all()
+            blocks += [block for _, _, block, _ in stage.backoff]
+            tickets = [ticket for slot in stage.slots + stage.leaving for ticket in slot.tickets]
+            blocks += [block for ticket in tickets + stage.parked for block in ticket.blocks]
+            blocks += [block for gate in stage.gates for block in gate.held()]
+            waiting += [span for batcher in stage.batchers for span in batcher.spans]
+        for block in blocks:
+            waiting += block.spans or [(block.lo, block.hi)]
+        passed: list[Span] = []
+        at: Position = (0,)
+        for lo, hi in sorted(waiting):
+            if at < lo:
+                passed.append((at, lo))
+            at = max(at, hi)
+        return passed

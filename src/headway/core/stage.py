@@ -51,7 +51,7 @@ class Stage:
 
     ``hold_until`` and ``throttled_until``: before that nothing is started. ``backoff`` has the items that
     wait for another attempt, by due time, and the lanes that they hold. ``blocked_keys``: keys of which
-    nothing more is run. ``passed``: the position up to which everything has come in, in input order.
+    nothing more is run.
     """
 
     def __init__(
@@ -75,7 +75,6 @@ class Stage:
         self.backoff: list[tuple[float, Position, Block, list[Lane]]] = []
         self.bucket: Bucket | None = None
         self.hold_until = self.throttled_until = float("-inf")
-        self.passed: Position = (0,)
         self.busy_slots = self.zombies = 0
         self.meter = StageMeter(now, expands=plan.spec.kind == "flat_map")
         self.sort_steps()
