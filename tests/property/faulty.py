@@ -20,7 +20,7 @@ from headway.core.scaling import scaled
 from headway.core.spec import BatchSpec, PipelineSpec, StageSpec, Step, UnbatchSpec
 from headway.errors import Failure, ItemTimeout, PlanError, PredecessorFailed, RetryAfter, WorkerDied
 from headway.sim.driver import VirtualRun
-from tests.property.pipelines import Boom, mix
+from property.pipelines import Boom, mix
 
 Tag = Any
 
@@ -86,7 +86,7 @@ def draw(seed: int) -> Spec:
             steps.append({"kind": "unbatch", "name": name})
             continue
         key = rng.choice([None, None, "account", "branch"]) if kind != "map_batches" else None
-        process = rng.random() < 0.4 and not (kind == "scan")
+        process = rng.random() < 0.4 and kind != "scan"
         step: dict[str, Any] = {
             "kind": kind, "name": name, "key": key,
             "workers": rng.choice([1, 1, 2, 3, 6]),
@@ -201,13 +201,25 @@ def build(spec: Spec) -> list[Step]:
             needs = "input" if step["kind"] == "scan" and step["key"] is None else step["needs"]
             steps.append(
                 StageSpec(
-                    step["kind"], function(step, spec.calls), step["name"], workers=step["workers"], queue=step["queue"],
-                    needs="key" if step["key"] else needs, key=KEYS[step["key"]] if step["key"] else None,
-                    retry=Retry(step["retry"], on=(Flaky, ItemTimeout, WorkerDied), backoff=0.4) if step["retry"] else None,
-                    timeout=step["timeout"], deadline=step["deadline"], on=step["on"], idempotent=step["idempotent"],
-                    atomic=step["atomic"], rate=limit if step["rate"] else None, on_key_failure=step["on_key_failure"],
+                    step["kind"],
+                    function(step, spec.calls),
+                    step["name"],
+                    workers=step["workers"],
+                    queue=step["queue"],
+                    needs="key" if step["key"] else needs,
+                    key=KEYS[step["key"]] if step["key"] else None,
+                    retry=Retry(step["retry"], on=(Flaky, ItemTimeout, WorkerDied), backoff=0.4)
+                    if step["retry"]
+                    else None,
+                    timeout=step["timeout"],
+                    deadline=step["deadline"],
+                    on=step["on"],
+                    idempotent=step["idempotent"],
+                    atomic=step["atomic"],
+                    rate=limit if step["rate"] else None,
+                    on_key_failure=step["on_key_failure"],
                     initial=1 if step["kind"] == "scan" else None,
-                )  # fmt: skip
+                )
             )
     steps.append(StageSpec("consume", None, "output"))
     return steps

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -71,7 +72,7 @@ def test_pieces_of_a_block_cover_it_exactly_once(cheap):
     covered.sort()
     assert covered[0][0] == (0,)
     assert covered[-1][1] == (200,)
-    assert all(left[1] == right[0] for left, right in zip(covered, covered[1:], strict=False))
+    assert all(left[1] == right[0] for left, right in itertools.pairwise(covered))
     assert sum(block.nbytes for block in lanes.all()) == 1600
 
 

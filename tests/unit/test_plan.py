@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headway.core.plan import GatePlan, Plan, make_plan
+from headway.core.policy import Retry
 from headway.core.spec import BatchSpec, PipelineSpec, StageSpec, Step, UnbatchSpec
 from headway.errors import PlanError
 from headway.watch.plan import Plan as ShownPlan
@@ -105,3 +106,83 @@ def test_the_default_window_follows_slots_queues_and_batches() -> None:
     assert plan(stage("a", 2, queue=4)).window(capacities=8) == 256
     assert plan(stage("a", 100, queue=4)).window(capacities=8) == 4 * (101 + 8)
     assert plan(BatchSpec(5000), stage("a", queue=4)).window(capacities=8) == 10_000
+
+
+def by(value: Any) -> Any:
+    return value
+
+
+def test_a_keyed_stage_needs_its_keys_in_order_and_loses_the_order_of_everything_else() -> None:
+    made = plan(stage("a"), stage("b", 4, key=by, needs="key"), stage("c", 2, key=by, needs="key"), order="none")
+    assert gates(made) == [], "lanes hand on the order of their key"
+    assert [(e.target, e.proven, e.needed) for e in made.edges] == [
+        ("a", "input", "none"), ("b", "input", "key(by)"), ("c", "key(by)", "key(by)"), ("output", "key(by)", "none"),
+    ]  # fmt: skip
+
+
+def test_lanes_of_one_key_are_no_order_of_another() -> None:
+    made = plan(stage("a", 2, key="x", needs="key"), stage("b", 2, key="y", needs="key"), order="none")
+    assert gates(made) == ["b"]
+
+
+def test_equal_names_are_the_same_key_and_so_is_the_same_function() -> None:
+    assert gates(plan(stage("a", 2, key="x", needs="key"), stage("b", 2, key="x", needs="key"), order="none")) == []
+    assert gates(
+        plan(stage("a", 2, key=by, needs="key"), stage("b", 2, key=lambda v: v, needs="key"), order="none")
+    ) == ["b"]
+
+
+def test_one_worker_with_a_key_keeps_input_order() -> None:
+    assert gates(plan(stage("a", key="x", needs="key"))) == []
+
+
+def test_second_attempts_lose_the_order_unless_the_stage_relies_on_it() -> None:
+    assert gates(plan(stage("a", retry=Retry(2)))) == ["output"]
+    assert gates(plan(stage("a", retry=Retry(2), needs="input"))) == []
+    assert gates(plan(stage("a", on="process", idempotent=True))) == ["output"]
+
+
+def test_a_consumer_in_key_order_takes_the_key_of_the_nearest_keyed_stage() -> None:
+    assert gates(plan(stage("a", 2, key="x", needs="key"), order="key")) == []
+    assert gates(plan(stage("a", 2, key="x", needs="key"), stage("b"), order="key")) == []
+    assert gates(plan(stage("a", 2, key="x", needs="key"), stage("b", 2), order="key")) == ["output"]
+    with pytest.raises(PlanError, match="needs to know the key"):
+        plan(stage("a", 2), order="key")
+
+
+def test_a_batch_under_key_order_takes_what_comes_unless_order_is_lost_behind_it() -> None:
+    keyed = stage("a", 2, key="x", needs="key")
+    assert gates(plan(keyed, BatchSpec(4), order="key")) == []
+    assert gates(plan(keyed, BatchSpec(4), stage("b", 2), order="key")) == ["b", "output"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"needs": "key"}, "goes with key="),
+        ({"needs": "input", "key": "x"}, "leave out"),
+        ({"on_key_failure": "block_key"}, "goes with key="),
+        ({"key": 5}, "name or a function"),
+        ({"hedge": True}, "idempotent=True"),
+        ({"timeout": 0}, "above 0 seconds"),
+        ({"deadline": -1}, "above 0 seconds"),
+        ({"grace": -1}, "0 or more"),
+        ({"on_key_failure": "stop", "key": "x"}, "one of"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_with_what_would(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(PlanError, match=says):
+        stage("a", **options)
+
+
+@pytest.mark.parametrize(
+    "options", [{"attempts": 0}, {"on": "error"}, {"on": ()}, {"backoff": -1}, {"factor": 0.5}, {"budget": 2}]
+)
+def test_a_retry_is_checked(options: dict[str, Any]) -> None:
+    with pytest.raises(PlanError, match="Retry"):
+        Retry(**options)
+
+
+def test_a_key_on_batches_with_several_workers_is_refused() -> None:
+    with pytest.raises(PlanError, match="put the keyed stage before the batch"):
+        plan(BatchSpec(4), stage("a", 2, key="x", needs="key"))
