@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Any, Generic, Literal, NoReturn, Self, TypeVar
 
 from headway.core.plan import Plan
+from headway.core.policy import seconds
 from headway.errors import HeadwayError, PlanError, RunError
 from headway.io.deadletter import Letters
 from headway.run.driver import Driver, Mode
@@ -48,13 +49,15 @@ class How:
     metrics: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("ui", "checkpoint", "job", "target_rate", "stall_after", "trace", "metrics"):
+        for name in ("ui", "checkpoint", "job", "target_rate", "trace", "metrics"):
             if getattr(self, name):
                 raise PlanError(f"{name}= is not available in this version")
         if self.progress not in (True, False, "rich", "log"):
             raise PlanError(f'progress must be True, False, "rich" or "log", not {self.progress!r}')
         if self.drain_timeout < 0:
             raise PlanError(f"drain_timeout must be 0 or more seconds, not {self.drain_timeout!r}")
+        if self.stall_after is not None and not seconds(self.stall_after):
+            raise PlanError(f"stall_after must be above 0 seconds, or None, not {self.stall_after!r}")
         if self.mode not in (None, "concurrent", "inline"):
             raise PlanError(f'mode must be "concurrent" or "inline", not {self.mode!r}')
 
@@ -86,7 +89,7 @@ class Run(Generic[T]):
         self._outlet = outlet
         self._driver = Driver(
             self._plan, open_rows(self._source), outlet=outlet, set_aside=self._letters.take, size=self._size,
-            drain_timeout_s=self._how.drain_timeout, packed=self._packed,
+            drain_timeout_s=self._how.drain_timeout, stall_after_s=self._how.stall_after, packed=self._packed,
         )  # fmt: skip
         return self._driver
 
@@ -211,6 +214,14 @@ class Run(Generic[T]):
         """End now; only what the sink has committed stands."""
         self._ask("abort", 0.0)
 
+    def scale(self, stage: str, workers: int) -> None:
+        """From now on `stage` has so many workers; order is kept. Raises PlanError for what cannot be.
+
+        New workers start at once; those that go end what they have in hand first. Returns at once, from anywhere.
+        """
+        if self._driver is not None and not self.ended:
+            self._driver.scale(stage, workers)
+
     def _ask(self, mode: Mode, timeout: float | None) -> None:
         if self._driver is not None and not self.ended:
             self._driver.ask(mode, timeout)
@@ -311,7 +322,10 @@ class Run(Generic[T]):
         """The report as it stands now, from any thread."""
         while True:
             try:
-                return make_report(self.driver.engine, self._name, perf_counter(), dead_letters=self._letters.kept)
+                return make_report(
+                    self.driver.engine, self._name, perf_counter(),
+                    dead_letters=self._letters.kept, states=self.driver.states(),
+                )  # fmt: skip
             except RuntimeError:  # a collection changed while it was read: the loop's thread went on
                 continue
 

@@ -149,11 +149,11 @@ class Engine(Scaling):
         """Start everything that may run; finish when nothing is left; then let the commands out."""
         self._now = now
         if self.times.stopped_at is None:
-            if self._ended and not self._cancelled:
-                self._flush_batchers(now)
             self._passed_by = True
             while self._passed_by:  # what failed without a call may have set free what stages behind wait for
                 self._passed_by = False
+                if self._ended and not self._cancelled:
+                    self._flush_batchers(now)
                 for stage in reversed(self.stages):
                     while not self._cancelled and self._start(stage, now):
                         pass

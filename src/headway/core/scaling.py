@@ -69,9 +69,8 @@ class Scaling(Hedging):
         if plan.lanes and not isinstance(stage.inbox, Lanes):
             waiting = list(stage.inbox.all())
             stage.inbox = Lanes(stage.key_of, lambda: len(stage.slots))
-            for slot in stage.slots:
-                for ticket in slot.tickets:
-                    ticket.lanes = stage.inbox.adopt(ticket.blocks)
+            for ticket in [ticket for slot in stage.slots for ticket in slot.tickets] + stage.parked:
+                ticket.lanes = stage.inbox.adopt(ticket.blocks)
             for block in waiting:
                 for part in block.parts():
                     stage.inbox.push(part)

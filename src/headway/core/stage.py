@@ -151,7 +151,9 @@ class Stage:
         """The last block that is queued or in hand, where the stage keeps order: tombstones join it."""
         if not self.keeps_total or isinstance(self.inbox, Lanes):
             return None
-        return self.inbox.tail() or self.in_hand_tail()
+        # What is in hand can lie behind what is queued, where a part of it came back for another attempt.
+        last = [block for block in (self.inbox.tail(), self.in_hand_tail()) if block is not None]
+        return max(last, key=lambda block: block.hi, default=None)
 
     def in_hand_tail(self) -> Block | None:
         """The last block in hand, where the stage keeps order."""

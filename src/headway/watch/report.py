@@ -44,11 +44,18 @@ class Report:
 
     Times are seconds, rates rows of the source per second. Fields are attributes; `to_dict` has
     the same as plain data. ``dead_letters`` are the failures that were set aside in memory,
-    ``ignored`` what an inline run did not do.
+    ``states`` those of each scan by stage and key (None without one), ``ignored`` what an inline run did not do.
     """
 
-    def __init__(self, data: dict[str, Any], *, dead_letters: list[Failure] | None = None) -> None:
+    def __init__(
+        self,
+        data: dict[str, Any],
+        *,
+        dead_letters: list[Failure] | None = None,
+        states: dict[str, dict[Any, Any]] | None = None,
+    ) -> None:
         self._data = data
+        self.states: dict[str, dict[Any, Any]] = states if states is not None else {}
         self.dead_letters: list[Failure] = dead_letters if dead_letters is not None else []
 
     def __getattr__(self, name: str) -> Any:
@@ -80,6 +87,7 @@ def make_report(
     now: float,
     *,
     dead_letters: list[Failure] | None = None,
+    states: dict[str, dict[Any, Any]] | None = None,
     ignored: list[str] | None = None,
 ) -> Report:
     """The report of `engine` as it stands at `now`."""
@@ -97,14 +105,14 @@ def make_report(
     seconds = elapsed if isinstance(elapsed, float) else 0.0
     data["rate"] = engine.times.emitted_roots / seconds if seconds > 0 else None
     data["bottleneck"] = _bottleneck(data["stages"], engine)
-    data |= {"what_if": [], "advice": [], "states": {}, "ignored": ignored or []}
+    data |= {"what_if": [], "advice": [], "ignored": ignored or []}
     data["failures"] = [
         {"seq": f.seq, "stage": f.stage, "attempts": f.attempts, "error": type(f.error).__name__,
          "message": message(f.error), "value": shown(f.value)}
         for f in engine.failures
     ]  # fmt: skip
     data["complete"] = engine.complete
-    return Report(data, dead_letters=dead_letters)
+    return Report(data, dead_letters=dead_letters, states=states)
 
 
 def _times(times: Timeline, now: float) -> dict[str, Any]:
