@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headway.core.block import Block, Position, is_kept
 from headway.core.lanes import Lanes
 from headway.core.plan import BLOCK
@@ -102,7 +104,7 @@ class Dispatching(Recovery):
                         error = PredecessorFailed(
                             f"predecessor_failed: an earlier item of key {stage.key_of[one.tags[0]]!r} failed"
                         )
-                        self._pass_by(stage, one, Raised(error, f"PredecessorFailed: {error}\n"), now)
+                        self._pass_by(stage, one, Raised(error, f"PredecessorFailed: {error}\n"), now, wanted)
                     else:
                         wanted.append(one)
                     if one is block:
@@ -120,12 +122,12 @@ class Dispatching(Recovery):
             stage.bucket.take(units, now)
         return wanted
 
-    def _pass_by(self, stage: Stage, block: Block, why: Raised, now: float) -> None:
-        """The items of `block`, just taken from the queue, fail without a call."""
+    def _pass_by(self, stage: Stage, block: Block, why: Raised, now: float, taken: Sequence[Block] = ()) -> None:
+        """The items of `block`, just taken from the queue, fail without a call. `taken`: before it, and to be called."""
         self._passed_by = True
         tags = list(block.tags)
         outs = self._refuse(stage, block, why, now)
-        tail = stage.in_hand_tail()
+        tail = taken[-1] if taken and stage.keeps_total else stage.in_hand_tail()
         for out in self._before_cut(outs):
             if tail is not None:
                 tail.absorb(out)

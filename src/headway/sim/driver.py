@@ -281,7 +281,9 @@ class VirtualRun:
     def _give_up(self, slot: Slot, job: Job, answer: Answer, late: int) -> Answer:
         """The call for the input at `late` has taken too long."""
         spec = slot.stage.spec
-        why = Raised(ItemTimeout(f"took longer than {spec.timeout or spec.deadline} s", stage=spec.name), "ItemTimeout\n")
+        why = Raised(
+            ItemTimeout(f"took longer than {spec.timeout or spec.deadline} s", stage=spec.name), "ItemTimeout\n"
+        )
         first, width = late, 1
         if spec.kind == "map_batches":
             first, width = sum(map(len, job.values[:late])), len(job.values[late])
