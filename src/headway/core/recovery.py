@@ -108,7 +108,7 @@ class Recovery(Flow):
                 if index is None or number in given or (per_member and number not in answer.broke):
                     continue
                 error = answer.failed[index][1].error
-                due = self._due(stage, block, ticket.attempt, error, now)
+                due = self._due(stage, block, ticket.attempt, error, now, len(again))
                 if due is not None:
                     again[number] = due, error
                 elif isinstance(error, WorkerDied) and block.deaths:
@@ -116,8 +116,10 @@ class Recovery(Flow):
             at += len(block.values)
         return again
 
-    def _due(self, stage: Stage, block: Block, attempt: int, error: BaseException, now: float) -> float | None:
-        """When to call again after `error`; None: not any more."""
+    def _due(
+        self, stage: Stage, block: Block, attempt: int, error: BaseException, now: float, more: int
+    ) -> float | None:
+        """When to call again after `error`; None: not any more. `more`: retries that are not counted yet."""
         spec, retry = stage.spec, stage.spec.retry
         if isinstance(error, RetryAfter):
             most = retry.max_pause if retry is not None else MAX_PAUSE_S
@@ -125,7 +127,7 @@ class Recovery(Flow):
         died = isinstance(error, WorkerDied)
         if died and block.deaths:
             return None
-        spent = stage.meter.retries
+        spent = stage.meter.retries + more
         if (
             retry is not None
             and retry.covers(error, attempt)
