@@ -1,7 +1,7 @@
 """The one loop that runs user functions over a job, for every kind of worker and for the simulator.
 
-It turns each result, filter and exception into an outcome, claims item by item so that a block in
-hand can be cut, and keeps paused expansions. It starts no thread, reads no queue and knows no engine.
+It turns each result, filter and exception into an outcome, claims item by item (see claim.py), and keeps
+paused expansions and the states of a scan. It starts no thread, reads no queue and knows no engine.
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ from __future__ import annotations
 import functools
 import inspect
 import random
-import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from itertools import islice
-from operator import length_hint
+from dataclasses import dataclass, replace
+from itertools import accumulate, islice
 from typing import Any, TypeVar
 
+from headway.claim import FRESH, Cell, Enter, Outcomes, isolated
+from headway.claim import raised as _raised
 from headway.core.block import DROP
+from headway.core.policy import Retry
 from headway.core.ticket import Answer, Job
-from headway.errors import Failure, HeadwayError, InternalError, Raised
-from headway.size import one_size, size_of, sizes
+from headway.errors import Failure, HeadwayError, InternalError, Raised, RetryAfter, WorkerDied
+from headway.size import one_size, size_of
+from headway.states import States
 
 T = TypeVar("T")
 
@@ -26,7 +29,6 @@ PART_BYTES = 1 << 20
 """An expansion pauses after this many bytes of children."""
 WRITE_ITEMS = 1000
 """Most items that a sink is given at once."""
-_TURNED = ("coroutine raised StopIteration", "coroutine raised StopAsyncIteration")
 
 
 def is_async(fn: Any) -> bool:
@@ -41,71 +43,7 @@ def is_async(fn: Any) -> bool:
 
 def raised(error: BaseException) -> Raised:
     """The record of what a user function raised, without the frames of this module."""
-    # A coroutine turns a StopIteration of its own into this; in a plain function it stands as it is.
-    told = isinstance(error, RuntimeError) and str(error) in _TURNED
-    if told and isinstance(error.__cause__, StopIteration | StopAsyncIteration):
-        error = error.__cause__
-    tb = error.__traceback__
-    while tb is not None and tb.tb_next is not None and tb.tb_frame.f_code.co_filename == __file__:
-        tb = tb.tb_next
-    try:
-        text = "".join(traceback.format_exception(type(error), error, tb))
-    except Exception:  # a user's __str__ may raise
-        text = f"{type(error).__name__} (its text could not be formatted)\n"
-    return Raised(error, text)
-
-
-class Cell:
-    """What a worker publishes of the job in its hands: ``cursor``, the offset of the input that was begun last.
-
-    It is read off the iterator over the inputs, so publishing costs nothing. Whoever sets ``stop``
-    gets the outcomes so far as soon as the call that runs ends. ``passes`` lists exceptions that
-    are not the user's: they end the loop.
-    """
-
-    __slots__ = ("_count", "_items", "passes", "stop")
-
-    def __init__(self, passes: tuple[type[BaseException], ...] = ()) -> None:
-        self._items: Iterator[Any] = iter(())
-        self._count = 0
-        self.stop = False
-        self.passes = passes
-
-    def begin(self, values: list[Any]) -> Iterator[Any]:
-        """An iterator over the inputs of a job."""
-        self._items, self._count = iter(values), len(values)
-        return self._items
-
-    @property
-    def cursor(self) -> int:
-        """Offset of the input that was begun last, -1 before the first."""
-        return self._count - length_hint(self._items) - 1
-
-
-class Outcomes:
-    """Collects the outcomes of a job."""
-
-    __slots__ = ("failed", "nbytes", "origin", "parked", "sample", "taken", "values")
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-        self.origin: list[int] | None = None
-        self.failed: list[tuple[int, Raised]] = []
-        self.taken = 0
-        self.nbytes: int | None = None
-        self.parked = False
-        self.sample: float | None = None
-
-    def sparse(self) -> list[int]:
-        """From here on outputs name the input that they come from."""
-        if self.origin is None:
-            self.origin = list(range(len(self.values)))
-        return self.origin
-
-    def fail(self, offset: int, error: BaseException) -> list[int]:
-        """The call for the input at `offset` raised `error`."""
-        self.failed.append((offset, raised(error)))
-        return self.sparse()
+    return _raised(error, __file__)
 
 
 class ExpansionTooLarge(HeadwayError):
@@ -122,13 +60,31 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     raise InternalError("a plain function waited; it was taken for one that does not")
 
 
+def lost_expansion(ticket: int) -> Answer:
+    """The answer for a paused expansion whose worker was given up."""
+    lost = WorkerDied("the worker that held this paused expansion was given up")
+    return Answer(ticket, 1, origin=[], failed=[(0, raised(lost))])
+
+
+@dataclass(slots=True)
+class _Paused:
+    """An expansion that has paused: its children to come, its item, its context, the seconds that it ran."""
+
+    children: Iterator[Any] | AsyncIterator[Any]
+    job: Job
+    context: Any
+    ran_s: float
+
+
 class Caller:
     """Runs the jobs of one worker of one stage.
 
     The loops are written once, as coroutines: with a plain function they never wait, so `drive`
     runs them without an event loop. `clock` and `cpu_clock` give seconds (None: no stamps, for a
-    virtual clock). With `halts` a job ends at its
-    first failure. With `writes` the function takes up to WRITE_ITEMS values at once (a sink's `write`).
+    virtual clock). With `halts` (True, or classes of exceptions) a job ends at its first such failure;
+    with `RetryAfter` it always does. With `writes` the function takes up to WRITE_ITEMS values at once
+    (a sink's `write`); a failure that `retry` covers then ends the job, others are traced to their item.
+    `timed`: the start of each call is published. A scan keeps its `states` by key and begins with `initial`.
     """
 
     def __init__(
@@ -140,46 +96,53 @@ class Caller:
         atomic: bool = False,
         most_children: int = 1 << 20,
         writes: bool = False,
-        halts: bool = False,
+        halts: bool | tuple[type[BaseException], ...] = False,
+        retry: Retry | None = None,
+        timed: bool = False,
+        initial: Any = None,
+        states: dict[Any, Any] | None = None,
+        run: str = "run",
         clock: Callable[[], float] | None = None,
         cpu_clock: Callable[[], float] | None = None,
     ) -> None:
         self.kind, self.fn, self._size = kind, fn, size
-        self._atomic, self._most, self._writes, self._halts = atomic, most_children, writes, halts
+        self._atomic, self._most, self._writes, self._retry = atomic, most_children, writes, retry
+        classes = halts if isinstance(halts, tuple) else (BaseException,) if halts else ()
+        self._halts: tuple[type[BaseException], ...] = (RetryAfter, *classes)
         self.asynchronous = is_async(fn)
         self._clock, self._cpu_clock = clock, cpu_clock
+        self._timer = clock if timed else None
+        self._states, self._run = States(initial, states), run
+        self._plain = kind not in ("filter", "scan") and self._timer is None
         self._random = random.Random(0).random  # picks the item to be timed
-        self._parked: dict[int, Iterator[Any] | AsyncIterator[Any]] = {}
+        self._paused: dict[int, _Paused] = {}
 
     async def run(self, job: Job, cell: Cell) -> Answer:
         """Run `job`, one call at a time. Raises nothing but what ``cell.passes`` names."""
-        started, cpu = self._stamps()
-        out = Outcomes()
-        if cell.stop:
-            pass
-        elif self.kind == "flat_map":
-            await self._expand(job, cell, out)
-        elif self.kind == "map_batches":
-            await self._batches(job, cell, out)
-        elif self._writes:
-            await self._write(job, cell, out)
-        else:
-            await self._calls(job, cell, out)
-        return self._answer(job.ticket, out, started, cpu)
+        loop = {"flat_map": self._expand, "map_batches": self._batches}.get(self.kind, self._calls)
+        return await self._answer(job, cell, self._write if self._writes else loop)
 
     async def resume(self, ticket: int, limit: int, cell: Cell) -> Answer:
         """Continue the paused expansion of `ticket` for up to `limit` children."""
+        paused = self._paused.pop(ticket, None)
+        if paused is None:
+            return lost_expansion(ticket)
+        return await self._answer(replace(paused.job, limit=limit), cell, functools.partial(self._resume, paused))
+
+    async def _answer(self, job: Job, cell: Cell, loop: Callable[..., Coroutine[Any, Any, None]]) -> Answer:
         started, cpu = self._stamps()
-        out = Outcomes()
-        out.origin, out.nbytes = [], 0
-        await self._children(self._parked.pop(ticket), 0, Job(ticket, [], (), limit), cell, out)
-        out.taken = 0 if out.parked else 1
-        return self._answer(ticket, out, started, cpu)
+        out = Outcomes(self.kind, self._size, atomic=self._atomic, started=started)
+        cell.run, cell.clock = self._run, self._clock
+        await isolated(loop(job, cell.begin(job, out), cell, out), cell)
+        if self.kind == "sink":
+            out.values, out.origin = [], None
+        stopped, cpu_stopped = self._stamps()
+        return out.answer(job.ticket, stopped, cpu_stopped - cpu)
 
     async def close(self) -> None:
         """Close paused generators. What they raise is dropped: their items have no fate left to change."""
-        while self._parked:
-            _, children = self._parked.popitem()
+        while self._paused:
+            children = self._paused.popitem()[1].children
             close = getattr(children, "aclose", None) or getattr(children, "close", None)
             try:
                 if close is not None and inspect.isawaitable(waiting := close()):
@@ -190,44 +153,65 @@ class Caller:
     def _stamps(self) -> tuple[float, float]:
         return (self._clock() if self._clock else 0.0), (self._cpu_clock() if self._cpu_clock else 0.0)
 
-    def _answer(self, ticket: int, out: Outcomes, started: float, cpu: float) -> Answer:
-        stopped, cpu_stopped = self._stamps()
-        nbytes = sizes(out.values, self._size) if out.nbytes is None else out.nbytes
-        return Answer(
-            ticket, out.taken, out.values, out.origin, out.failed, out.parked, nbytes,
-            started, stopped, cpu_stopped - cpu, out.sample,
-        )  # fmt: skip
+    def _failed(self, offset: int, error: BaseException, cell: Cell, out: Outcomes) -> None:
+        """The call for the input at `offset` raised."""
+        if isinstance(error, cell.passes):
+            raise error
+        record = raised(error)
+        out.failed.append((offset, record))
+        out.sparse()
+        if isinstance(record.error, self._halts):
+            out.halted = True
+            cell.cut()
 
-    async def _calls(self, job: Job, cell: Cell, out: Outcomes) -> None:
-        """map, filter and plain sinks: a call for each item."""
-        values, count, clock = cell.begin(job.values), len(job.values), self._clock
+    async def _calls(self, job: Job, values: Iterator[Any], cell: Cell, out: Outcomes) -> None:
+        """map, filter, scan and plain sinks: a call for each item."""
+        count, clock = len(job.values), self._clock
         if clock is not None and count > 1:
             # One item picked at random is timed alone; clock calls around each would cost more than small calls do.
             await self._span(islice(values, int(self._random() * count)), job, cell, out)
-            if not cell.stop and cell.cursor + 1 < count:
-                began = clock()
-                await self._span(islice(values, 1), job, cell, out)
+            taken, began = out.taken, clock()
+            await self._span(islice(values, 1), job, cell, out)
+            if out.taken > taken:
                 out.sample = clock() - began
-        if not cell.stop:
-            await self._span(values, job, cell, out)
-        out.taken = cell.cursor + 1
-        if self.kind == "sink":
-            out.values, out.origin = [], None
+        await self._span(values, job, cell, out)
 
     async def _span(self, values: Iterator[Any], job: Job, cell: Cell, out: Outcomes) -> None:
-        """Call the function for each of `values`, which draw from ``cell.items``."""
-        if out.origin is None and self.kind != "filter":
-            await self._dense(values, cell, out)
-        if cell.stop or cell.cursor + 1 >= len(job.values):
-            return
-        fn, asynchronous, filters, push = self.fn, self.asynchronous, self.kind == "filter", out.values.append
-        for at, value in enumerate(values, cell.cursor + 1):
+        """Call the function for each of `values`, which are claimed as they are drawn."""
+        if self._plain and out.origin is None:
+            while await self._dense(values, cell, out):
+                await FRESH
+            if out.origin is None:
+                return
+        await self._each(values, job, cell, out)
+
+    async def _each(self, values: Iterator[Any], job: Job, cell: Cell, out: Outcomes) -> None:
+        """The loop that publishes what others may need, with all that the hot one leaves out."""
+        fn, asynchronous, push, timer = self.fn, self.asynchronous, out.values.append, self._timer
+        filters, scans, states, keys = self.kind == "filter", self.kind == "scan", self._states, job.keys
+        context, base = cell.context, cell.base
+        for at, value in enumerate(values, out.taken):
             try:
-                result = fn(value)
+                changed = context != base
+            except Exception:  # values of context variables are the user's, and so is their comparison
+                changed = True
+            if changed:
+                await FRESH
+                context = cell.context
+            if timer is not None:
+                cell.began = timer()
+            try:
+                if scans:
+                    key = None if keys is None else keys[at]
+                    result = fn(states.before(key), value)
+                else:
+                    result = fn(value)
                 if asynchronous:
                     result = await result
                 if filters:
                     result = value if result and result is not DROP else DROP
+                elif scans:
+                    result = states.settle(key, result, cell, timed=timer is not None)
             except BaseException as error:
                 self._failed(at, error, cell, out)
             else:
@@ -237,49 +221,51 @@ class Caller:
                     push(result)
                     if out.origin is not None:
                         out.origin.append(at)
-            if cell.stop:  # set by another thread meanwhile
-                return  # type: ignore[unreachable]
+            cell.began = None
+            out.taken = at + 1
 
-    async def _dense(self, values: Iterator[Any], cell: Cell, out: Outcomes) -> None:
-        """The hot loop: while every call gives a value, outputs need no record of their inputs."""
-        fn, push = self.fn, out.values.append
+    async def _dense(self, values: Iterator[Any], cell: Cell, out: Outcomes) -> bool:
+        """The hot loop: while every call gives a value, outputs need no record of their inputs.
+
+        Whether it ended because a context variable was changed.
+        """
+        fn, push, context, base = self.fn, out.values.append, cell.context, cell.base
         try:
             if self.asynchronous:
                 for value in values:
                     result = await fn(value)
                     if result is DROP:
-                        out.sparse()
-                        return
+                        break
                     push(result)
-                    if cell.stop:
-                        return
+                    if context != base:
+                        return True
+                else:
+                    out.taken = len(out.values)
+                    return False
             else:
                 for value in values:
                     result = fn(value)
                     if result is DROP:
-                        out.sparse()
-                        return
+                        break
                     push(result)
-                    if cell.stop:
-                        return
+                    if context != base:
+                        return True
+                else:
+                    out.taken = len(out.values)
+                    return False
+            out.sparse()
         except BaseException as error:  # whatever a user function raises is an outcome
-            self._failed(cell.cursor, error, cell, out)
+            at = len(out.values)
+            if at > cell.cursor:  # it was the comparison of the contexts, whose values are the user's
+                return True
+            self._failed(at, error, cell, out)
+        out.taken = len(out.values) + 1
+        return False
 
-    def _failed(self, offset: int, error: BaseException, cell: Cell, out: Outcomes) -> None:
-        if isinstance(error, cell.passes):
-            raise error
-        out.fail(offset, error)
-        if self._halts:
-            cell.stop = True
-
-    async def _expand(self, job: Job, cell: Cell, out: Outcomes) -> None:
-        out.origin, out.nbytes = [], 0
-        values = cell.begin(job.values)
-        while not cell.stop and len(out.values) < job.limit and out.nbytes < PART_BYTES:
-            value = next(values, cell)
-            if value is cell:
-                break
-            at = cell.cursor
+    async def _expand(self, job: Job, values: Iterator[Any], cell: Cell, out: Outcomes) -> None:
+        out.nbytes, out.origin = 0, []
+        for at, value in enumerate(values):
+            cell.began = self._timer() if self._timer else None
             try:
                 children = self.fn(value)
                 if inspect.isawaitable(children):
@@ -290,8 +276,22 @@ class Caller:
             else:
                 await self._children(children, at, job, cell, out)
                 if out.parked:
-                    break
+                    return
+            cell.began = None
             out.taken = at + 1
+            if len(out.values) >= job.limit or out.nbytes >= PART_BYTES:
+                return
+            if cell.changed:
+                await FRESH
+
+    async def _resume(self, paused: _Paused, job: Job, values: Iterator[Any], cell: Cell, out: Outcomes) -> None:
+        out.nbytes, out.origin = 0, []
+        next(values, None)
+        await Enter(paused.context)
+        cell.began = self._timer() - paused.ran_s if self._timer else None
+        await self._children(paused.children, 0, job, cell, out)
+        cell.began = None
+        out.taken = 0 if out.parked else 1
 
     async def _children(
         self, children: Iterator[Any] | AsyncIterator[Any], at: int, job: Job, cell: Cell, out: Outcomes
@@ -303,7 +303,7 @@ class Caller:
         try:
             while True:
                 if not self._atomic and (len(out.values) >= job.limit or nbytes >= PART_BYTES or cell.stop):
-                    self._parked[job.ticket] = children
+                    self._pause(children, at, job, cell)
                     out.parked = True
                     return
                 value = await children.__anext__() if asynchronous else next(children)  # type: ignore[arg-type, union-attr]
@@ -317,70 +317,79 @@ class Caller:
         except BaseException as error:
             if isinstance(error, StopAsyncIteration if asynchronous else StopIteration):
                 return
-            if isinstance(error, cell.passes):
-                raise
-            if self._atomic:
+            if self._atomic and not isinstance(error, cell.passes):
                 del out.values[first:], origin[first:]
-            out.fail(at, error)
+            self._failed(at, error, cell, out)
         finally:
             out.nbytes = nbytes
 
-    async def _batches(self, job: Job, cell: Cell, out: Outcomes) -> None:
+    def _pause(self, children: Iterator[Any] | AsyncIterator[Any], at: int, job: Job, cell: Cell) -> None:
+        keys = None if job.keys is None else job.keys[at : at + 1]
+        one = replace(job, values=[None], tags=job.tags[at : at + 1], keys=keys)
+        ran_s = self._timer() - cell.began if self._timer and cell.began is not None else 0.0
+        self._paused[job.ticket] = _Paused(children, one, cell.context, ran_s)
+
+    async def _batches(self, job: Job, values: Iterator[Any], cell: Cell, out: Outcomes) -> None:
         """map_batches: a call for each list; offsets count members."""
-        members = 0
         origin = out.sparse()
-        for at, batch in enumerate(cell.begin(job.values)):
+        out.members = list(accumulate(map(len, job.values), initial=0))  # the function may change its list
+        for at, batch in enumerate(values):
+            first, stop = out.members[at : at + 2]
+            cell.began = self._timer() if self._timer else None
             try:
                 results = self.fn(batch)
                 if self.asynchronous:
                     results = await results
                 results = list(results)
-                if len(results) != len(batch):
-                    raise ValueError(f"{len(batch)} items went in and {len(results)} came back: give one for each")
+                if len(results) != stop - first:
+                    raise ValueError(f"{stop - first} items went in and {len(results)} came back: give one for each")
             except BaseException as error:
-                if isinstance(error, cell.passes):
-                    raise
-                record = raised(error)
-                out.failed += [(members + i, record) for i in range(len(batch))]
+                had = len(out.failed)
+                self._failed(first, error, cell, out)
+                out.failed += [(member, out.failed[had][1]) for member in range(first + 1, stop)]
+                out.broke.append(at)
             else:
-                for offset, result in enumerate(results, members):
+                for offset, result in enumerate(results, first):
                     if type(result) is Failure and result.seq is None:
                         out.failed.append((offset, raised(result.error)))
                     elif result is not DROP:
                         out.values.append(result)
                         origin.append(offset)
-            members += len(batch)
+            cell.began = None
             out.taken = at + 1
-            if cell.stop:
-                break
+            if cell.changed:
+                await FRESH
 
-    async def _write(self, job: Job, cell: Cell, out: Outcomes) -> None:
-        """A sink's `write`, for as many values as it may be given at once."""
-        for start in range(0, len(job.values), WRITE_ITEMS):
-            await self._write_some(job.values[start : start + WRITE_ITEMS], start, cell, out)
-            out.taken = min(start + WRITE_ITEMS, len(job.values))
-            if self._halts and out.failed:
-                out.taken = out.failed[-1][0] + 1
-                break
-            if cell.stop:
-                break
+    async def _write(self, job: Job, values: Iterator[Any], cell: Cell, out: Outcomes) -> None:
+        """A sink's `write`, for as many values as it may be given at once.
 
-    async def _write_some(self, values: list[Any], start: int, cell: Cell, out: Outcomes) -> None:
-        """Write `values`; if that fails, each half, the left one first, down to the item that fails."""
-        try:
-            written = self.fn(values)
-            if self.asynchronous:
-                await written
-        except BaseException as error:
-            if isinstance(error, cell.passes):
-                raise
-            if len(values) == 1:
-                out.failed.append((start, raised(error)))
+        If that fails, each half is written, the left one first, down to the item that fails; what `retry`
+        covers is left to be written again as a whole.
+        """
+        waiting: list[list[Any]] = []
+        while True:
+            some = waiting.pop() if waiting else list(islice(values, WRITE_ITEMS))
+            if not some or not cell.enter(out.taken, out.taken + len(some), self._timer() if self._timer else None):
                 return
-        else:
-            return
-        half = len(values) // 2
-        await self._write_some(values[:half], start, cell, out)
-        if self._halts and out.failed:
-            return
-        await self._write_some(values[half:], start + half, cell, out)
+            try:
+                written = self.fn(some)
+                if self.asynchronous:
+                    await written
+            except BaseException as error:
+                cell.began = None
+                if isinstance(error, cell.passes):
+                    raise
+                record = raised(error)
+                covered = self._retry is not None and self._retry.covers(record.error, job.attempt)
+                if covered or isinstance(record.error, RetryAfter):
+                    out.again = record
+                    return
+                if len(some) > 1:
+                    half = len(some) // 2
+                    waiting += [some[half:], some[:half]]
+                    continue
+                self._failed(out.taken, error, cell, out)
+            cell.began = None
+            out.taken += len(some)
+            if cell.changed:
+                await FRESH

@@ -100,7 +100,7 @@ class StallError(RunError):
     """Nothing moved for longer than ``stall_after``."""
 
     stage: str = ""
-    seq: int = -1
+    seq: int | tuple[int, ...] = -1
     age: float = 0.0
 
 

@@ -23,7 +23,7 @@ from headway.core.block import Drop
 from headway.core.spec import BatchSpec, Kind, PipelineSpec, StageSpec, Step, UnbatchSpec
 from headway.errors import Failure, HeadwayError, PlanError
 from headway.ports import Sink, Source
-from headway.run.driver import recipe_of
+from headway.run.crew import recipe_of
 from headway.run.outlet import Discard, take_one
 from headway.run.source import open_rows
 from headway.running import How, Run
@@ -252,7 +252,7 @@ class Pipeline(Generic[T]):
         plan = core.make_plan(spec)
         packed: dict[str, bytes] = {}
         for stage in plan.stages if mode == "concurrent" else ():
-            packed |= pack_stage(stage.spec, recipe_of(stage, self._size, plan.window()))
+            packed |= pack_stage(stage.spec, recipe_of(stage, self._size, plan.window(), plan.spec.name))
         return plan, packed
 
     def _open(self, how: How) -> Run[T]:

@@ -124,7 +124,8 @@ def pack_stage(spec: StageSpec, recipe: Recipe) -> dict[str, bytes]:
         from headway.run.executor import check_executor, wants_bytes
         from headway.run.process import check_recipe
 
-        check_executor(recipe)
-        if wants_bytes(spec.on):
+        remote = wants_bytes(spec.on)
+        check_executor(recipe, remote=remote)
+        if remote:
             return {spec.name: check_recipe(recipe)}
     return {}

@@ -167,21 +167,21 @@ def _task(pipeline: Pipeline[Any], source: Any, leave: int | None, seed: int) ->
 
 def _inline(pipeline: Pipeline[Any], source: Any, leave: int | None, seed: int) -> Outcome:
     out = Outcome()
-    reports: list[Any] = []
-    values = pipeline._inline(How(mode="inline", dead_letters=out.letters), reports)
+    inline = pipeline._inline(How(mode="inline", dead_letters=out.letters))
+    values, report = inline.values(), None
     try:
         while leave is None or len(out.outputs) < leave:
             out.outputs.append(next(values))
     except StopIteration:
-        pass
+        report = inline.report
     except Exception as error:
         out.error = error
-        reports.append(getattr(error, "report", None))
+        report = getattr(error, "report", None)
     try:
         values.close()
     except Exception as error:
         out.error = error
-    return _read(out, reports[0]) if reports else out
+    return _read(out, report)
 
 
 def _simulated(pipeline: Pipeline[Any], source: Any, leave: int | None, seed: int) -> Outcome:

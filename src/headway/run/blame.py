@@ -75,6 +75,16 @@ def worker_error(stage: StageSpec, what: str, cause: BaseException) -> RunError:
     return error
 
 
+def hopeless_error(stage: StageSpec, deaths: int, last: BaseException) -> RunError:
+    """The workers of a stage die without finishing anything."""
+    error = RunError(
+        f"stage {stage.name!r}: {deaths} workers died one after another and not one item was finished between: "
+        f"this is the machine or the environment, not an item. The last: {told(last)}"
+    )
+    error.__cause__ = last
+    return error
+
+
 def one_error(errors: Sequence[Blamed]) -> Blamed | None:
     """The one exception for all of `errors`."""
     if len(errors) > 1:

@@ -15,13 +15,15 @@ import sys
 import threading
 import traceback
 from collections import deque
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
-from headway.call import Cell, raised
+from headway.call import raised
+from headway.claim import Cell, Outcomes
 from headway.core.ticket import Answer, Job
 from headway.errors import Raised
 from headway.run.journal import Journal, Writer, records
@@ -84,24 +86,24 @@ class _Cell(Cell):
 
     __slots__ = ("_writer",)
 
-    def __init__(self, writer: Writer) -> None:
-        super().__init__()
+    def __init__(self, writer: Writer, lock: AbstractContextManager[Any]) -> None:
+        super().__init__(lock)
         self._writer = writer
 
-    def begin(self, values: list[Any]) -> Any:
-        return self._writer.published(super().begin(values))
+    def begin(self, job: Job, out: Outcomes) -> Any:
+        return self._writer.published(super().begin(job, out))
 
 
 class _Queue(JobQueue):
     """Announces in the journal each job that is taken."""
 
     def __init__(self, writer: Writer, report: _Report, recipe: Recipe) -> None:
-        super().__init__(Cell if records(recipe) else lambda: _Cell(writer))
+        super().__init__(Cell if records(recipe) else partial(_Cell, writer))
         self._writer, self._report = writer, report
 
-    def take(self) -> tuple[Job, bool, Cell] | None:
+    def take(self) -> tuple[Job, bool, Cell] | Answer | None:
         taken = super().take()
-        if taken is not None:
+        if isinstance(taken, tuple):
             job, resumed, cell = taken
             self._writer.begin(job, cell, self._report.gaps.get(job.ticket), resumed=resumed)
         return taken

@@ -3,45 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import warnings
 from collections.abc import Callable
-from concurrent.futures import Executor
 from functools import partial
 from time import perf_counter
 from typing import Any, Literal
 
 from headway.core.engine import Engine
-from headway.core.plan import Plan, StagePlan
+from headway.core.plan import Plan
+from headway.core.scaling import scaled
 from headway.core.stage import Slot
 from headway.core.ticket import Answer, Job
-from headway.errors import Failure, InternalError, Raised, SinkError
-from headway.run.blame import Blamed, ending_error, one_error, source_error, worker_error
+from headway.errors import Failure, InternalError, ItemTimeout, Raised, RunError, SinkError, StallError
+from headway.run.blame import Blamed, ending_error, hopeless_error, one_error, source_error, worker_error
+from headway.run.crew import LEFT_BEHIND_S, Crew, recipe_of
+from headway.run.doctor import wedged
 from headway.run.mailbox import Mailbox
+from headway.run.restart import Restarts
+from headway.run.rounds import Rounds
 from headway.run.source import Reader, make_reader
-from headway.run.task import TaskWorker
-from headway.run.thread import ThreadWorker
-from headway.run.worker import Recipe, Worker
+from headway.run.worker import Worker
 from headway.size import largest, sizes
 from headway.text import told
 
 SOURCE_GRACE_S = 1.0
 """How long a drain waits for a read that is going on."""
-LEFT_BEHIND_S = 1.0
-"""How long the end of a run waits for a call that was given up."""
-PATIENT_S = 24 * 3600.0
-"""How long it waits for set-ups and sinks to close."""
+STALLED_S = 0.25
+"""The same, of a run that has waited for its calls long enough."""
 
 Mode = Literal["drain", "cancel", "abort"]
-
-
-def recipe_of(stage: StagePlan, size: Callable[[Any], int] | None, budget: int) -> Recipe:
-    """What a worker of `stage` needs."""
-    spec = stage.spec
-    return Recipe(
-        spec.kind, spec.name, spec.fn, spec.setup, size, spec.atomic, budget,
-        halts=spec.kind == "sink" and stage.on_error == "raise", batched=stage.batched,
-    )  # fmt: skip
 
 
 class Driver:
@@ -59,15 +49,16 @@ class Driver:
         set_aside: Callable[[Failure], str | None],
         size: Callable[[Any], int] | None = None,
         drain_timeout_s: float = 30.0,
+        stall_after_s: float | None = None,
         packed: dict[str, bytes] | None = None,
     ) -> None:
         self.engine = Engine(plan, self, perf_counter(), measure=partial(sizes, size=size))
         self._source, self._outlet, self._size = source, outlet, size
         self._set_aside, self._drain_timeout_s, self._packed = set_aside, drain_timeout_s, packed or {}
-        self._workers: dict[tuple[int, int], Worker] = {}
-        self._slots: dict[int, Slot] = {}
-        self._ready: set[int] = set()
-        self._warned: set[str] = set()
+        self._stall_after_s = stall_after_s
+        self._rounds: Rounds | None = None
+        self._restarts: dict[int, Restarts] = {}
+        self._left_s = LEFT_BEHIND_S
         self._errors: list[Blamed] = []
         self._offered = 0
         self._reader: Reader | None = None
@@ -77,7 +68,7 @@ class Driver:
         self._tick: asyncio.TimerHandle | None = None
         self._tick_at = 0.0
         self.mailbox: Mailbox | None = None
-        self._asked: list[tuple[Mode, float]] = []
+        self._asked: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     # ---- the run
 
@@ -85,11 +76,15 @@ class Driver:
         """Run to the end and close everything. Raises nothing of the user's: see `errors`."""
         loop = asyncio.get_running_loop()
         self._loop = loop
+        self.crew = Crew(
+            self, self._outlet, self._packed,
+            partial(recipe_of, size=self._size, budget=self.engine.window.budget, run=self.engine.plan.spec.name),
+        )  # fmt: skip
         self._over: asyncio.Future[None] = loop.create_future()
         self._opened: asyncio.Future[None] = loop.create_future()
         self.mailbox = Mailbox(loop, self._after, self._fatal)
-        for mode, timeout_s in self._asked:
-            self._stop(mode, timeout_s)
+        for call, arguments in self._asked:
+            call(*arguments)
         try:
             for stage in self.engine.stages:
                 for slot in stage.slots:
@@ -100,6 +95,8 @@ class Driver:
                 for stage in self.engine.stages
             ):
                 await self._opened
+            self._rounds = Rounds(self.engine, self.crew, self._post)
+            self._rounds.begin(self._stall_after_s, self._end_with)
             if not self.engine.finished:
                 self._reader = make_reader(self._source, self.mailbox, self._on_rows, self._on_end)
                 self._reader.start()
@@ -116,10 +113,14 @@ class Driver:
         """Ask for a stop, from any thread. None: `drain_timeout_s` for a drain, 0 for a cancel."""
         if timeout_s is None:
             timeout_s = self._drain_timeout_s if mode == "drain" else 0.0
+        self._later(self._stop, mode, timeout_s)
+
+    def _later(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Have `call` run on the loop, at once when there is one."""
         if self.mailbox is None:
-            self._asked.append((mode, timeout_s))
+            self._asked.append((call, arguments))
         else:
-            self.mailbox.post(self._stop, mode, timeout_s)
+            self.mailbox.post(call, *arguments)
 
     @property
     def aborted(self) -> bool:
@@ -139,22 +140,34 @@ class Driver:
 
     def dispatch(self, slot: Slot, job: Job) -> None:
         """Hand a job to the slot's worker."""
-        self._workers[slot.stage.index, slot.number].submit(job)
+        self.crew.at(slot).submit(job)
+        if self._rounds is not None:
+            self._rounds.expect(job.until)
 
     def resume(self, slot: Slot, ticket: int, limit: int) -> None:
         """Continue a paused expansion."""
-        self._workers[slot.stage.index, slot.number].resume(ticket, limit)
+        self.crew.at(slot).resume(ticket, limit)
 
     def recall(self, slot: Slot, ticket: int) -> None:
         """Cut a job."""
-        self._workers[slot.stage.index, slot.number].recall(ticket)
+        self.crew.at(slot).recall(ticket)
 
     def replace(self, slot: Slot) -> None:
-        """Start the worker of a slot, or another in its place."""
-        worker = self._make_worker(slot)
-        self._workers[slot.stage.index, slot.number] = worker
-        self._slots[id(worker)] = slot
-        worker.start()
+        """Start the worker of a slot, or another in its place: where many have died lately, after a pause."""
+        restarts = self._restarts.get(slot.stage.index)
+        pause_s = restarts.pause_s(perf_counter()) if restarts is not None else 0.0
+        if pause_s:
+            self.crew.place(slot, lambda worker: self._start_later(worker, pause_s))
+        else:
+            self.crew.place(slot, lambda worker: worker.start())
+
+    def _start_later(self, worker: Worker, pause_s: float) -> None:
+        # What is handed to it meanwhile waits in its queue.
+        self._loop.call_later(pause_s, lambda: None if self._closing else worker.start())
+
+    def retire(self, slot: Slot) -> None:
+        """End the worker of a slot."""
+        self.crew.retire(slot)
 
     def set_aside(self, failure: Failure) -> None:
         """Keep a dead letter; where that is not possible the run fails."""
@@ -162,26 +175,6 @@ class Driver:
         if refused is not None:
             self.engine.fail(failure, perf_counter(), refused)
             self.engine.tick(perf_counter())
-
-    def _make_worker(self, slot: Slot) -> Worker:
-        spec = slot.stage.spec
-        name = f"headway-{spec.name}-{slot.number}"
-        if spec.kind == "consume":
-            self._outlet.events = self
-            outlet: Worker = self._outlet
-            return outlet
-        recipe = recipe_of(slot.stage.plan, self._size, self.engine.window.budget)
-        if spec.on == "process":
-            from headway.run.process import ProcessWorker
-
-            return ProcessWorker(recipe, self._packed[spec.name], self, name)
-        if isinstance(spec.on, Executor):
-            from headway.run.executor import ExecutorWorker
-
-            return ExecutorWorker(recipe, self._packed.get(spec.name), self, spec.on)
-        if spec.on == "task":
-            return TaskWorker(recipe, self, name, self._warned)
-        return ThreadWorker(recipe, self, name, contextvars.copy_context())
 
     # ---- events of the workers, from any thread
 
@@ -195,27 +188,35 @@ class Driver:
 
     def answered(self, worker: Any, answer: Answer) -> None:
         """A job is done."""
-        self._post(self._on_answer, answer)
+        self._post(self._on_answer, worker, answer)
 
-    def died(self, worker: Any, why: Raised, answer: Answer | None = None, cursor: int | None = None) -> None:
-        """A process ended unasked."""
-        self._post(self._on_died, worker, why)
+    def died(self, worker: Any, why: Raised, answer: Answer | None, cursor: int | None) -> None:
+        """A process ended unasked, or was killed for its time limit."""
+        self._post(self._on_died, worker, why, answer, cursor)
+
+    def zombie(self, worker: Any, *, alive: bool) -> None:
+        """A call cannot be ended, or has ended after all."""
+        self._post(self._on_zombie, worker, alive)
 
     def _post(self, call: Callable[..., None], *args: Any) -> None:
         if self.mailbox is not None:
             self.mailbox.post(call, *args)
 
-    def _on_answer(self, answer: Answer) -> None:
+    def _on_answer(self, worker: Any, answer: Answer) -> None:
+        if self._restarts and answer.taken and (slot := self.crew.slot_of(worker)) is not None:
+            self._restarts.setdefault(slot.stage.index, Restarts()).settled()
         self.engine.done(answer.ticket, answer, perf_counter())
 
     def _on_ready(self, worker: Any) -> None:
-        self._ready.add(id(worker))
-        if not self._opened.done() and len(self._ready) >= len(self._workers):
+        if self.crew.open(worker) and not self._opened.done():
             self._opened.set_result(None)
 
     def _on_broken(self, worker: Any, why: Raised) -> None:
-        what = "set-up" if id(worker) not in self._ready else "clean-up"
-        error = worker_error(self._slots[id(worker)].stage.spec, what, why.error)
+        what = "clean-up" if self.crew.is_open(worker) else "set-up"
+        slot = self.crew.slot_of(worker)
+        if slot is None:
+            return
+        error = worker_error(slot.stage.spec, what, why.error)
         # Every worker of a stage meets the same obstacle: it is told once.
         if not any(str(known) == str(error) for known in self._errors):
             self._errors.append(error)
@@ -223,13 +224,37 @@ class Driver:
         if not self._closing:
             self._abandon()
 
-    def _on_died(self, worker: Any, why: Raised) -> None:
-        if self._closing:
+    def _on_zombie(self, worker: Any, alive: bool) -> None:
+        slot = self.crew.slot_of(worker)
+        if slot is None or self._closing:
             return
-        if id(worker) not in self._ready:
+        if not alive:
+            self.engine.zombies(slot, -1)
+            self.crew.bury(worker)
+            return
+        self.crew.zombies.append(worker)
+        if self.engine.zombies(slot, +1):
+            self._end_with(wedged(slot, self.crew.zombies_of(slot.stage)))
+        elif not slot.leaving:
+            self.replace(slot)
+        self.crew.warn(slot)
+
+    def _on_died(self, worker: Any, why: Raised, answer: Answer | None, cursor: int | None) -> None:
+        slot = self.crew.slot_of(worker)
+        if self._closing or slot is None:
+            return
+        if not self.crew.is_open(worker):
             self._on_broken(worker, why)
-        else:
-            self.engine.lost(self._slots[id(worker)], why, perf_counter())
+            return
+        now = perf_counter()
+        if not isinstance(why.error, ItemTimeout):
+            restarts = self._restarts.setdefault(slot.stage.index, Restarts())
+            if answer is not None and answer.taken:
+                restarts.settled()
+            restarts.died(now)
+            if restarts.hopeless:
+                self._end_with(hopeless_error(slot.stage.spec, restarts.hopeless, why.error))
+        self.engine.lost(slot, why, now, answer, cursor)
 
     # ---- the source
 
@@ -270,6 +295,23 @@ class Driver:
         if not self.engine.finished:
             self.engine.end(perf_counter())
 
+    def _end_with(self, error: RunError) -> None:
+        """The run cannot go on: what has been emitted stands."""
+        if isinstance(error, StallError):
+            self._left_s = STALLED_S
+        self._errors.append(error)
+        self.engine.stop("cancel", perf_counter())
+
+    def scale(self, name: str, workers: int) -> None:
+        """Ask for another number of workers of stage `name`, from any thread. Raises PlanError for what cannot be."""
+        scaled(self.engine.plan.spec, name, workers)
+        self._later(self._scale, name, workers)
+
+    def _scale(self, name: str, workers: int) -> None:
+        for stage in self.engine.stages:
+            if stage.spec.name == name:
+                self.engine.scale(stage, workers, perf_counter())
+
     def _abandon(self) -> None:
         self._aborted = True
         self.engine.stop("abort", perf_counter())
@@ -279,10 +321,12 @@ class Driver:
     def _fatal(self, error: BaseException) -> None:
         """A part of Headway itself failed: end at once and say so."""
         if not isinstance(error, InternalError):
-            wrapped = InternalError(told(error))
+            # A warning is raised only where the user made it an error.
+            wrapped = RunError(told(error)) if isinstance(error, Warning) else InternalError(told(error))
             wrapped.__cause__ = error
-            error = wrapped
-        self._errors.append(error)
+            self._errors.append(wrapped)
+        else:
+            self._errors.append(error)
         self._aborted = True
         for future in (self._opened, self._over):
             if not future.done():
@@ -318,6 +362,8 @@ class Driver:
         self._closing = True
         if self._tick is not None:
             self._tick.cancel()
+        if self._rounds is not None:
+            self._rounds.stop()
         engine = self.engine
         ended = ending_error(engine)
         if ended is not None and not any(isinstance(e, InternalError) for e in self._errors):
@@ -329,13 +375,7 @@ class Driver:
             if not await self._reader.join(0.0 if self._source_left else LEFT_BEHIND_S):
                 left_behind.append("the source is still in a read that does not return")
         reason = self._errors[0] if self._errors else None
-        for worker in self._workers.values():
-            worker.stop(reason, commit=commit)
-        for worker in self._workers.values():
-            given_up = bool(self._slots[id(worker)].tickets) or self._aborted
-            if not await worker.join(LEFT_BEHIND_S if given_up else PATIENT_S):
-                name = self._slots[id(worker)].stage.spec.name
-                left_behind.append(f"a call of stage {name!r} does not return; its thread is left behind")
+        left_behind += await self.crew.close(reason, commit=commit, aborted=self._aborted, left_s=self._left_s)
         assert self.mailbox is not None
         while self.mailbox.waiting:  # noqa: ASYNC110 - the loop itself runs what closing has reported
             await asyncio.sleep(0)

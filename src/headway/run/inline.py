@@ -14,7 +14,8 @@ from functools import partial
 from time import perf_counter, thread_time
 from typing import Any, TypeVar
 
-from headway.call import Cell, drive, is_async
+from headway.call import drive, is_async
+from headway.claim import Cell
 from headway.core.engine import Engine
 from headway.core.plan import Plan
 from headway.core.spec import StageSpec
@@ -22,7 +23,8 @@ from headway.core.stage import Slot
 from headway.core.ticket import Answer, Job
 from headway.errors import Failure, InternalError, Kept, PlanError, handed_over
 from headway.run.blame import Blamed, ending_error, one_error, source_error, worker_error
-from headway.run.driver import Mode, recipe_of
+from headway.run.crew import recipe_of
+from headway.run.driver import Mode
 from headway.run.worker import Session
 from headway.size import largest, sizes
 
@@ -92,6 +94,9 @@ class InlineDriver:
 
     def replace(self, slot: Slot) -> None:
         """Nothing here dies alone."""
+
+    def retire(self, slot: Slot) -> None:
+        """Nor is there more than one thread to give back."""
 
     def set_aside(self, failure: Failure) -> None:
         """Keep a dead letter."""

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
-from headway.call import Caller, Cell, drive, is_async, raised
+from headway.call import Caller, drive, is_async, raised
+from headway.claim import Cell
 from headway.core.block import DROP, Drop, Tag
 from headway.core.ticket import Answer, Job
 from headway.errors import Raised
@@ -56,6 +57,16 @@ class Journal:
             if words[_STATE] == state:  # else these may be of two calls
                 return ticket, began
         return None
+
+    def where(self) -> tuple[int, int, int] | None:
+        """Ticket and offset of the input of the call that runs; how far the child is."""
+        words = self.words
+        state, ticket = words[_STATE], words[_TICKET]
+        at, end = (state >> 1) - words[_BASE], _AREA + words[_GAPS]
+        gaps = unpack_gaps(self.memory[_AREA:end]) if end > _AREA and state & 1 else None
+        if not state & 1 or words[_STATE] != state:
+            return None
+        return ticket, at if gaps is None else gaps.good[at], state
 
     @property
     def ticket(self) -> int:
@@ -169,6 +180,9 @@ class Writer:
     def published(self, values: Iterator[Any]) -> Iterator[Any]:
         """`values`, publishing the cursor where nothing is recorded."""
         words, times, clock = self._words, self._times, perf_counter
+        if words[_STATE] & 1:  # a resumed expansion: its call runs already
+            yield from values
+            return
         state = words[_STATE] - 1
         for value in values:
             times[_BEGAN] = clock()
@@ -198,7 +212,7 @@ class Writer:
             number = (state >> 1) - words[_BASE]
             if end > SIZE or number >= CALLS:
                 # No room: the job ends here, and its answer takes this outcome along before the cursor moves.
-                self._cell.stop = True
+                self._cell.cut()
                 return
             memory[start:end] = data
             words[_ENDS + number] = sign * end

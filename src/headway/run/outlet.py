@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from headway.core.ticket import Answer, Job
-from headway.errors import Kept, handed_over
+from headway.errors import ItemTimeout, Kept, handed_over
 from headway.run.worker import Events
 
 T = TypeVar("T")
@@ -22,7 +22,28 @@ T = TypeVar("T")
 _MAY_BE_KEPT = frozenset((Kept, list))
 
 
-class Discard:
+class _Untimed:
+    """What a worker tells of its call, where that is the consumer's."""
+
+    name = "the consumer"
+
+    def running(self) -> tuple[int, float, float | None] | None:
+        """What a consumer takes its time for is never limited."""
+        return None
+
+    def where(self) -> tuple[int, int, int] | None:
+        """Nor is it a stall."""
+        return None
+
+    def stack(self, timeout_s: float) -> str:
+        """It is the user's own."""
+        return ""
+
+    def give_up(self, ticket: int, why: ItemTimeout) -> None:
+        """Never called."""
+
+
+class Discard(_Untimed):
     """Takes and drops every value; with `into`, keeps them in that list."""
 
     def __init__(self, into: list[Any] | None = None) -> None:
@@ -55,7 +76,7 @@ class Discard:
         return True
 
 
-class Outlet:
+class Outlet(_Untimed):
     """Gives values to a consumer that asks for them one by one, on a thread of its own or on a loop."""
 
     def __init__(self) -> None:

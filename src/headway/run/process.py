@@ -134,6 +134,10 @@ class ProcessWorker:
         job = self._hands.get(now[0]) if now is not None else None
         return (now[0], now[1], job.until) if now is not None and job is not None else None
 
+    def where(self) -> tuple[int, int, int] | None:
+        """What is in hand, as the child has published it."""
+        return self._journal.where() if self._journal is not None else None
+
     def give_up(self, ticket: int, why: ItemTimeout) -> None:
         """End the child, if it is still in a call for `ticket`; `Events.died` follows."""
         now = self.running()

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import traceback
 import warnings
 from collections import deque
+from time import perf_counter
+from types import FrameType
+from typing import Any
 
-from headway.call import Cell, is_async, raised
+from headway.call import is_async, lost_expansion, raised
+from headway.claim import Cell
 from headway.core.ticket import Answer, Job
+from headway.errors import ItemTimeout
 from headway.run.worker import Events, Recipe, Session
 
 HOLDS_LOOP_S = 0.1
@@ -23,25 +30,37 @@ def _cancelled() -> bool:
 class TaskWorker:
     """One task, one session."""
 
-    def __init__(self, recipe: Recipe, events: Events, name: str, warned: set[str]) -> None:
+    def __init__(
+        self, recipe: Recipe, events: Events, name: str, warned: set[str], context: contextvars.Context
+    ) -> None:
         self._recipe, self._events, self.name, self._warned = recipe, events, name, warned
+        self._context = context
         self._jobs: deque[tuple[Job, bool]] = deque()
         self._wake: asyncio.Future[None] | None = None
         self._ending: tuple[BaseException | None, bool] | None = None
-        self._cell, self._ticket = Cell(), -1
+        self._cell, self._ticket, self._seen = Cell(), -1, 0.0
+        self._halted = -1
         self._task: asyncio.Task[None] | None = None
+        self._grace: asyncio.TimerHandle | None = None
+        self._left = False
 
     def start(self) -> None:
         """Start the task."""
-        self._task = asyncio.get_running_loop().create_task(self._main(), name=self.name)
+        self._task = asyncio.get_running_loop().create_task(self._main(), name=self.name, context=self._context)
 
     def submit(self, job: Job) -> None:
         """Queue a job."""
+        if self._left:
+            self._events.answered(self, Answer(job.ticket, 0))
+            return
         self._jobs.append((job, False))
         self._notify()
 
     def resume(self, ticket: int, limit: int) -> None:
         """Queue a paused expansion."""
+        if self._left:
+            self._events.answered(self, lost_expansion(ticket))
+            return
         self._jobs.append((Job(ticket, [], (), limit), True))
         self._notify()
 
@@ -53,11 +72,48 @@ class TaskWorker:
                 self._events.answered(self, Answer(ticket, 0))
                 return
         if self._ticket == ticket:
-            self._cell.stop = True
+            self._cell.cut()
+
+    def running(self) -> tuple[int, float, float | None] | None:
+        """The call that runs now, where the stage is timed."""
+        running = self._cell.running()
+        self._seen = running[1] if running is not None else 0.0
+        return running
+
+    def where(self) -> tuple[int, int, int] | None:
+        """What is in hand."""
+        return self._cell.where()
+
+    def stack(self, timeout_s: float) -> str:
+        """Where the coroutine of the job waits."""
+        return "".join(
+            text
+            for frame in _frames(getattr(self._cell, "coroutine", None))
+            for text in traceback.format_list(traceback.StackSummary.extract([(frame, frame.f_lineno)]))
+        )
+
+    def give_up(self, ticket: int, why: ItemTimeout) -> None:
+        """Answer, and cancel the call; if it has not ended within the grace, leave the task to it."""
+        if self._ticket != ticket or self._task is None:
+            return
+        answer = self._cell.abandon(raised(why), self._seen, perf_counter())
+        if answer is None:
+            return
+        self._task.cancel()
+        self._grace = asyncio.get_running_loop().call_later(self._recipe.grace, self._leave)
+        self._events.answered(self, answer)
+
+    def _leave(self) -> None:
+        """The call swallows its cancellation: start nothing more."""
+        self._left = True
+        self._events.zombie(self, alive=True)  # first, so that what is answered for meets another worker
+        while self._jobs:
+            job, resumed = self._jobs.popleft()
+            self._events.answered(self, lost_expansion(job.ticket) if resumed else Answer(job.ticket, 0))
 
     def stop(self, error: BaseException | None, *, commit: bool) -> None:
         """End: a call that waits is cancelled."""
-        self._ending = error, commit
+        self._ending = error, commit and not self._left
         if self._task is not None and self._ticket >= 0:
             self._cell.passes = (asyncio.CancelledError,)
             self._task.cancel()
@@ -87,33 +143,59 @@ class TaskWorker:
             self._events.broken(self, raised(error))
             return
         self._events.ready(self)
-        asynchronous = is_async(self._recipe.fn) or self._recipe.asynchronous
         try:
-            while self._ending is None:
-                if not self._jobs:
-                    self._wake = asyncio.get_running_loop().create_future()
-                    await self._wake
-                    continue
-                job, resumed = self._jobs.popleft()
-                self._cell, self._ticket = Cell(), job.ticket
-                answer = await (
-                    session.resume(job.ticket, job.limit, self._cell) if resumed else session.run(job, self._cell)
-                )
-                self._ticket = -1
-                self._events.answered(self, answer)
-                if not asynchronous:
-                    self._check(answer)
-                del answer  # its values are to go when the consumer lets go of them
-                await asyncio.sleep(0)  # other slots, the driver and the user's own tasks get their turn
+            await self._serve(session)
         except BaseException as error:
             if not _cancelled():  # a sink's commit; user functions never raise here
                 self._events.broken(self, raised(error))
                 self._ending = error, False
+        if self._grace is not None:
+            self._grace.cancel()
+        if self._left:
+            self._events.zombie(self, alive=False)
+            if self._recipe.is_sink:  # one object: it is its successor's to close
+                return
         error_, commit = self._ending or (None, False)
         try:
             await session.close(error_, commit=commit)
         except BaseException as error:
             self._events.broken(self, raised(error))
+
+    async def _serve(self, session: Session) -> None:
+        asynchronous = is_async(self._recipe.fn) or self._recipe.asynchronous
+        while self._ending is None and not self._left:
+            if not self._jobs:
+                self._wake = asyncio.get_running_loop().create_future()
+                await self._wake
+                continue
+            job, resumed = self._jobs.popleft()
+            if job.epoch <= self._halted and not resumed:
+                self._events.answered(self, Answer(job.ticket, 0))
+                continue
+            self._cell, self._ticket = Cell(), job.ticket
+            answer = await (
+                session.resume(job.ticket, job.limit, self._cell) if resumed else session.run(job, self._cell)
+            )
+            self._ticket = -1
+            if self._cell.abandoned:
+                self._take_back()
+            else:
+                if answer.halted:
+                    self._halted = max(self._halted, job.epoch)
+                self._events.answered(self, answer)
+                if not asynchronous:
+                    self._check(answer)
+            del answer  # its values are to go when the consumer lets go of them
+            await asyncio.sleep(0)  # other slots, the driver and the user's own tasks get their turn
+
+    def _take_back(self) -> None:
+        """The call that was given up has ended: what cancelled it concerned it alone."""
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()
+        if self._grace is not None:
+            self._grace.cancel()
+            self._grace = None
 
     def _check(self, answer: Answer) -> None:
         held = (answer.stopped - answer.started) / max(1, answer.taken)
@@ -125,3 +207,16 @@ class TaskWorker:
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+
+def _frames(waiting: Any) -> list[FrameType]:
+    """The frames of a coroutine and of what it waits for, outermost first."""
+    frames = []
+    while waiting is not None:
+        kind = next((k for k in ("cr", "gi", "ag") if hasattr(waiting, f"{k}_frame")), None)
+        if kind is None:
+            break
+        if (frame := getattr(waiting, f"{kind}_frame")) is not None:
+            frames.append(frame)
+        waiting = getattr(waiting, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")
+    return frames

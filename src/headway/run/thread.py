@@ -4,70 +4,106 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
-from time import thread_time
+from time import perf_counter, thread_time
 from typing import Any
 
-from headway.call import Cell, drive, raised
+from headway.call import drive, lost_expansion, raised
+from headway.claim import Cell
 from headway.core.ticket import Answer, Job
+from headway.errors import ItemTimeout
 from headway.run.worker import Events, Recipe, Session
 
 
 class JobQueue:
-    """Jobs in the hands of one worker: taken one by one, or recalled before they start."""
+    """Jobs in the hands of one worker: taken one by one, recalled before they start, or given up while they run."""
 
-    def __init__(self, new_cell: Callable[[], Cell] = Cell) -> None:
-        self._new_cell = new_cell
+    def __init__(self, new_cell: Callable[[Any], Cell] = Cell) -> None:
+        self._lock, self._new_cell = threading.Lock(), new_cell
         self._jobs: deque[tuple[Job, bool]] = deque()
         self._recalled: set[int] = set()
-        self._ticket = -1
-        self._cell = Cell()
+        self._halted = -1
+        self._seen: float | None = None
+        self.ticket = -1
+        """Of the job that runs, else -1."""
+        self.cell = new_cell(threading.Lock())
+        """Of the job that runs, or ran last."""
 
     def add(self, job: Job, *, resumed: bool = False) -> None:
         """Queue a job; `resumed`: it continues a paused expansion."""
-        self._jobs.append((job, resumed))
+        with self._lock:
+            self._jobs.append((job, resumed))
 
-    def take(self) -> tuple[Job, bool, Cell] | None:
-        """The next job and the cell that a recall reaches it by; None if it was recalled meanwhile."""
-        try:
+    def take(self) -> tuple[Job, bool, Cell] | Answer | None:
+        """The next job and its cell; its answer if it may not start; None if it was recalled meanwhile."""
+        with self._lock:
+            if not self._jobs:
+                return None
             job, resumed = self._jobs.popleft()
-        except IndexError:
-            return None
-        self._cell = cell = self._new_cell()
-        self._ticket = job.ticket
-        if job.ticket in self._recalled:
-            self._recalled.discard(job.ticket)
-            cell.stop = True
-        return job, resumed, cell
+            if job.epoch <= self._halted and not resumed:
+                return Answer(job.ticket, 0)
+            self.cell, self.ticket = self._new_cell(threading.Lock()), job.ticket
+            if job.ticket in self._recalled:
+                self._recalled.discard(job.ticket)
+                self.cell.cut()
+            return job, resumed, self.cell
+
+    def settle(self, job: Job, answer: Answer) -> bool:
+        """The job in hand has ended; whether its answer is still wanted."""
+        with self._lock:
+            self.ticket = -1
+            if answer.halted:
+                self._halted = max(self._halted, job.epoch)
+            return not self.cell.abandoned
 
     def recall(self, ticket: int) -> Answer | None:
         """Stop the job of `ticket`. If it has not started, the answer is ready at once."""
-        self._recalled.add(ticket)
-        for item in list(self._jobs):
-            if item[0].ticket == ticket and not item[1]:
-                try:
+        with self._lock:
+            if ticket == self.ticket:
+                self.cell.cut()
+            for item in self._jobs:
+                if item[0].ticket == ticket:
+                    if item[1]:
+                        self._recalled.add(ticket)
+                        return None
                     self._jobs.remove(item)
-                except ValueError:  # it has just been taken
-                    break
-                self._recalled.discard(ticket)
-                return Answer(ticket, 0)
-        if self._ticket == ticket:
-            self._cell.stop = True
-        return None
+                    return Answer(ticket, 0)
+            return None
+
+    def running(self) -> tuple[int, float, float | None] | None:
+        """The call that runs; `give_up` then means this one."""
+        running = self.cell.running()
+        self._seen = running[1] if running is not None else None
+        return running
+
+    def give_up(self, ticket: int, why: ItemTimeout) -> list[Answer]:
+        """Take the job of `ticket` away from the call last seen, and all others with it; none if that has ended."""
+        with self._lock:
+            if ticket != self.ticket or self._seen is None:
+                return []
+            answer = self.cell.abandon(raised(why), self._seen, perf_counter())
+            if answer is None:
+                return []
+            jobs = list(self._jobs)
+            self._jobs.clear()
+        return [answer, *(lost_expansion(job.ticket) if resumed else Answer(job.ticket, 0) for job, resumed in jobs)]
 
 
 class ThreadWorker:
     """One thread, one session."""
 
     def __init__(self, recipe: Recipe, events: Events, name: str, context: contextvars.Context) -> None:
-        self._recipe, self._events = recipe, events
+        self._recipe, self._events, self.name = recipe, events, name
         self._queue = JobQueue()
         self._tokens: SimpleQueue[bool] = SimpleQueue()
         self._ending: tuple[BaseException | None, bool] = (None, False)
         self._ended = threading.Event()
+        self._left = False
         self._thread = threading.Thread(target=context.run, args=(self._main,), name=name, daemon=True)
 
     def start(self) -> None:
@@ -76,11 +112,17 @@ class ThreadWorker:
 
     def submit(self, job: Job) -> None:
         """Queue a job."""
+        if self._left:
+            self._events.answered(self, Answer(job.ticket, 0))
+            return
         self._queue.add(job)
         self._tokens.put(True)
 
     def resume(self, ticket: int, limit: int) -> None:
         """Queue a paused expansion."""
+        if self._left:
+            self._events.answered(self, lost_expansion(ticket))
+            return
         self._queue.add(Job(ticket, [], (), limit), resumed=True)
         self._tokens.put(True)
 
@@ -90,9 +132,33 @@ class ThreadWorker:
         if answer is not None:
             self._events.answered(self, answer)
 
+    def running(self) -> tuple[int, float, float | None] | None:
+        """The call that runs now, where the stage is timed."""
+        return self._queue.running()
+
+    def where(self) -> tuple[int, int, int] | None:
+        """What is in hand."""
+        return self._queue.cell.where()
+
+    def stack(self, timeout_s: float) -> str:
+        """The stack of the thread."""
+        frame = sys._current_frames().get(self._thread.ident or 0)  # noqa: SLF001 - the documented way to it
+        return "".join(traceback.format_stack(frame)) if frame is not None else ""
+
+    def give_up(self, ticket: int, why: ItemTimeout) -> None:
+        """Leave the thread to its call: it starts nothing more, and ends when that does."""
+        answers = self._queue.give_up(ticket, why)
+        if not answers:
+            return
+        self._left = True
+        self._events.zombie(self, alive=True)  # first, so that what is answered for meets another worker
+        for answer in answers:
+            self._events.answered(self, answer)
+        self._tokens.put(False)
+
     def stop(self, error: BaseException | None, *, commit: bool) -> None:
         """End after the running call."""
-        self._ending = error, commit
+        self._ending = error, commit and not self._left
         self._tokens.put(False)
 
     async def join(self, timeout_s: float) -> bool:
@@ -108,11 +174,6 @@ class ThreadWorker:
         if self._ended.is_set():
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
-
-    @property
-    def name(self) -> str:
-        """The thread's name."""
-        return self._thread.name
 
     def _main(self) -> None:
         try:
@@ -147,17 +208,24 @@ def serve(
             events.ready(worker)
         while tokens.get():
             taken = queue.take()
-            if taken is None or session is None:
+            if isinstance(taken, Answer):
+                events.answered(worker, taken)
+            if not isinstance(taken, tuple) or session is None:
                 continue
             job, resumed, cell = taken
             try:
-                events.answered(
-                    worker, run(session.resume(job.ticket, job.limit, cell) if resumed else session.run(job, cell))
-                )
+                answer = run(session.resume(job.ticket, job.limit, cell) if resumed else session.run(job, cell))
             except BaseException as error:  # a sink's commit; user functions never raise here
                 events.broken(worker, raised(error))
+                continue
+            if queue.settle(job, answer):
+                events.answered(worker, answer)
+            else:
+                events.zombie(worker, alive=False)
+            del answer  # its values are to go when the consumer lets go of them
     finally:
-        if session is not None:
+        # A sink is one object: where this worker was given up, it is its successor's to close.
+        if session is not None and not (queue.cell.abandoned and recipe.is_sink):
             error_, commit = ending()
             try:
                 run(session.close(error_, commit=commit))

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Protocol
 
-from headway.call import Caller, Cell, is_async, raised
+from headway.call import Caller, is_async, raised
+from headway.claim import Cell
 from headway.core.policy import Retry
 from headway.core.ticket import Answer, Job
 from headway.errors import ItemTimeout, Raised
@@ -22,6 +23,8 @@ COMMIT_S = 1.0
 
 class Worker(Protocol):
     """The hands of one slot. All methods are called on the loop's thread and return at once."""
+
+    name: str
 
     def start(self) -> None:
         """Begin to open; `Events.ready` or `Events.broken` follows."""
@@ -37,6 +40,12 @@ class Worker(Protocol):
 
     def running(self) -> tuple[int, float, float | None] | None:
         """The call that runs now: its ticket, when it began, and when its item's deadline is (`Job.until`)."""
+
+    def where(self) -> tuple[int, int, int] | None:
+        """Ticket of the job in hand, offset of the input of its call, outputs of the job so far; None if unknown."""
+
+    def stack(self, timeout_s: float) -> str:
+        """Where the code of the job in hand is, as text."""
 
     def give_up(self, ticket: int, why: ItemTimeout) -> None:
         """Do not wait for the call that runs under `ticket`: its item fails with `why`.
@@ -82,8 +91,9 @@ class Events(Protocol):
 class Recipe:
     """Everything a worker needs to make its own session; it travels to child processes by cloudpickle.
 
-    A job ends at a failure whose exception is of the classes ``halts`` (True: any). ``states`` are those of a
-    scan by key, shared by all workers of the stage in this process.
+    A job ends at a failure whose exception is of the classes ``halts`` (True: any). ``timed``: the stage has a
+    time limit, so the start of each call is published. ``states`` are those of a scan by key, shared by all
+    workers of the stage in this process. ``run`` is the name of the run.
     """
 
     kind: str
@@ -99,8 +109,10 @@ class Recipe:
     setup_timeout: float = 30.0
     idempotent: bool = False
     retry: Retry | None = None
+    timed: bool = False
     initial: Any = None
     states: dict[Any, Any] = field(default_factory=dict)
+    run: str = "run"
 
     @property
     def is_sink(self) -> bool:
@@ -157,17 +169,18 @@ class Session:
                 self._leave, resource = resource.__aexit__, await resource.__aenter__()
             elif hasattr(resource, "__enter__"):
                 self._leave, resource = resource.__exit__, resource.__enter__()
-            fn = _with_resource(fn, resource)
+            fn = _with_resource(fn, resource, scans=recipe.kind == "scan")
         self._caller = Caller(
             recipe.kind, fn, size=recipe.size, atomic=recipe.atomic, most_children=recipe.most_children,
-            writes=recipe.is_sink and not recipe.batched, halts=recipe.halts,
+            writes=recipe.is_sink and not recipe.batched, halts=recipe.halts, retry=recipe.retry,
+            timed=recipe.timed, initial=recipe.initial, states=recipe.states, run=recipe.run,
             clock=perf_counter, cpu_clock=self._cpu_clock,
         )  # fmt: skip
 
     async def run(self, job: Job, cell: Cell) -> Answer:
         """Run a job."""
         answer = await self._caller.run(job, cell)
-        if self._recipe.is_sink and answer.taken:
+        if self._recipe.is_sink and answer.taken and not cell.abandoned:
             self._written += answer.taken - len(answer.failed)
             last = job.tags[answer.taken - 1]
             self._watermark = (last if isinstance(last, int) else last[0]) + 1
@@ -207,8 +220,10 @@ class Session:
             raise first
 
 
-def _with_resource(fn: Callable[..., Any], resource: Any) -> Callable[[Any], Any]:
-    """`fn` with its set-up's result as second argument."""
+def _with_resource(fn: Callable[..., Any], resource: Any, *, scans: bool) -> Callable[..., Any]:
+    """`fn` with its set-up's result as last argument."""
+    if scans and not is_async(fn):
+        return lambda state, value: fn(state, value, resource)
     if not is_async(fn):
         return lambda value: fn(value, resource)
     if inspect.isasyncgenfunction(fn):
@@ -219,8 +234,8 @@ def _with_resource(fn: Callable[..., Any], resource: Any) -> Callable[[Any], Any
 
         return generate
 
-    async def call(value: Any) -> Any:
-        return await fn(value, resource)
+    async def call(*values: Any) -> Any:
+        return await fn(*values, resource)
 
     return call
 
