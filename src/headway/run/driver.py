@@ -76,12 +76,12 @@ class Driver:
         """Run to the end and close everything. Raises nothing of the user's: see `errors`."""
         loop = asyncio.get_running_loop()
         self._loop = loop
+        self._over: asyncio.Future[None] = loop.create_future()
+        self._opened: asyncio.Future[None] = loop.create_future()
         self.crew = Crew(
             self, self._outlet, self._packed,
             partial(recipe_of, size=self._size, budget=self.engine.window.budget, run=self.engine.plan.spec.name),
         )  # fmt: skip
-        self._over: asyncio.Future[None] = loop.create_future()
-        self._opened: asyncio.Future[None] = loop.create_future()
         self.mailbox = Mailbox(loop, self._after, self._fatal)
         for call, arguments in self._asked:
             call(*arguments)
@@ -121,6 +121,11 @@ class Driver:
             self._asked.append((call, arguments))
         else:
             self.mailbox.post(call, *arguments)
+
+    def states(self) -> dict[str, dict[Any, Any]]:
+        """The states of each scan by key, as they stand. A scan in a child process has them there."""
+        stages = self.engine.stages if self.mailbox is not None else []
+        return {stage.spec.name: dict(self.crew.states(stage)) for stage in stages if stage.spec.kind == "scan"}
 
     @property
     def aborted(self) -> bool:
