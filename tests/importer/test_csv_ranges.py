@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headway.errors import HeadwayError, PlanError
 from headway.importer.parse import ParseJob, RangeParser
+from headway.importer.rowstep import RowJob
 from headway.io import csv_ranges
 from headway.io.columns import Text
 from headway.io.csv_format import CsvFormat
@@ -72,7 +73,7 @@ def in_ranges(path: Path, format: CsvFormat, range_bytes: int) -> list[tuple[int
         if not names:
             return []
         tables = (Table("t", tuple(Column(name, Text()) for name in names)),)
-        job = ParseJob(str(path), source.size, format, names, tables, "t", None, refuse, "sqlite")
+        job = ParseJob(str(path), source.size, format, RowJob(names, tables, "t", None, refuse, "sqlite"))
         parser = RangeParser(job)
         try:
             end = 0

@@ -13,6 +13,7 @@ import pytest
 from headway import Pipeline, Report
 from headway.importer.job import ImportJob
 from headway.importer.parse import ParseJob, RangeParser
+from headway.importer.rowstep import RowJob
 from headway.io.columns import Text
 from headway.io.csv_format import CsvFormat
 from headway.io.csv_ranges import CsvRanges
@@ -42,7 +43,7 @@ def parsed(case: dict[str, Any], range_bytes: int) -> tuple[list[list[str]], lis
             names = unique_names(source.head.names or [""] * source.head.width)
             table = Table("t", tuple(Column(name, Text()) for name in names))
             parser = RangeParser(
-                ParseJob(str(source.path), source.size, format, names, (table,), "t", None, None, "sqlite")
+                ParseJob(str(source.path), source.size, format, RowJob(names, (table,), "t", None, None, "sqlite"))
             )
             end = source.head.start
             for span in source:

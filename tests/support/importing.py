@@ -12,6 +12,7 @@ from headway.importer.declare import bind, read_tables
 from headway.importer.job import _claim, _read
 from headway.importer.limits import RejectLimit
 from headway.importer.parse import ParseJob, open_parser, parse_range
+from headway.importer.rowstep import RowJob
 from headway.importer.writer import ImportWriter
 from headway.io.csv_format import CsvFormat
 from headway.io.csv_ranges import CsvRanges
@@ -52,10 +53,8 @@ def import_in_ranges(
             format=format,
             read=partial(_read, path),
         )
-        job = ParseJob(
-            str(path), source.size, format, binding.names, binding.tables, binding.default, binding.projection,
-            process, opened.kind,
-        )  # fmt: skip
+        rows = RowJob(binding.names, binding.tables, binding.default, binding.projection, process, opened.kind)
+        job = ParseJob(str(path), source.size, format, rows)
         with open_parser(job) as parser:
             for span in source:
                 writer.write([parse_range(span, parser)])

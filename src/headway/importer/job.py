@@ -22,6 +22,7 @@ from headway.importer.limits import RejectLimit
 from headway.importer.parse import ParseJob, open_parser, parse_range, read_range
 from headway.importer.report import in_rows
 from headway.importer.rowfunction import load
+from headway.importer.rowstep import RowJob
 from headway.importer.stopping import run_until_stopped
 from headway.importer.writer import RANGES_A_COMMIT, ImportWriter, Stopped
 from headway.io.csv_format import CsvFormat, line_breaks
@@ -249,10 +250,10 @@ class ImportJob:
         )
 
     def _parse_job(self, source: CsvRanges, binding: Binding) -> ParseJob:
-        return ParseJob(
-            str(self.path), source.size, self._format, binding.names, binding.tables, binding.default,
-            binding.projection, self._process, self.address.kind,
-        )  # fmt: skip
+        rows = RowJob(
+            binding.names, binding.tables, binding.default, binding.projection, self._process, self.address.kind
+        )
+        return ParseJob(str(self.path), source.size, self._format, rows)
 
     def _conclude(self, writer: ImportWriter) -> None:
         if writer.stopped is None:

@@ -10,21 +10,18 @@ import os
 import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from headway.core.block import DROP
 from headway.errors import HeadwayError, InternalError
-from headway.importer.collect import Collector, TableRows, Unfit
-from headway.importer.rowfunction import Reject, prepare, row_type
+from headway.importer.collect import TableRows
+from headway.importer.rowstep import Fault, Record, RowJob, RowStep
 from headway.io.csv_format import ESCAPED, SENTINEL, CsvFormat, text_lines
 from headway.io.csv_ranges import Range
 from headway.io.csv_records import Layout, Place, Places
-from headway.io.table import Table
-from headway.io.target import codec
 
 YOUNG_OBJECTS = 50_000
 """New objects before garbage is looked for: a few ranges' rows, which are no garbage."""
@@ -37,22 +34,7 @@ class ParseJob:
     path: str
     size: int
     format: CsvFormat
-    names: tuple[str, ...]
-    tables: tuple[Table, ...]
-    default: str | None
-    projection: tuple[int, ...] | None
-    """without a row function: the fields that make an output row (None: all)"""
-    process: str | Callable[..., Any] | None
-    target: str
-    """the kind of database: `duckdb` or `sqlite`"""
-
-
-class Fault(NamedTuple):
-    """Why a row is set aside: in which stage, a short reason, and a sentence."""
-
-    stage: str
-    reason: str
-    message: str
+    rows: RowJob
 
 
 class RejectedRow(NamedTuple):
@@ -84,18 +66,13 @@ class RangeParser:
 
     def __init__(self, job: ParseJob) -> None:
         self._job = job
-        self._row = row_type(job.names)
-        self._function = prepare(job.process) if job.process is not None else None
-        self._call = self._function.call if self._function is not None else _projecting(job.projection)
-        self._state = self._function.state if self._function is not None else ()
-        self._collector = Collector(job.tables, job.default, codec(job.target))
+        self._step = RowStep(job.rows)
         self._descriptor = os.open(job.path, os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self) -> None:
         """Close the file and the row function's event loop."""
         os.close(self._descriptor)
-        if self._function is not None:
-            self._function.close()
+        self._step.close()
 
     def parse(self, span: Range) -> RangeResult:
         """Read, parse and convert one range.
@@ -107,24 +84,26 @@ class RangeParser:
         text, dirty = self._job.format.decode(data)
         lines = text_lines(text)
         result = RangeResult(span, len(lines), 0, array("q"), array("q"), [], Layout(), {}, 0)
-        faults = self._offer(lines, result, _undecoded(text, lines) if dirty else ())
-        result.tables, unfit = self._collector.take()
-        faults.update((record, Fault("convert", why.reason, why.message)) for record, why in unfit.items())
+        faults: dict[int, Fault] = {}
+        records = self._records(lines, result, _undecoded(text, lines) if dirty else (), faults)
+        self._step.offer(records, faults, result.filtered)
+        result.tables = self._step.take(faults)
         if faults:
             places = Places(data, span, result.layout, result.records)
             result.rejects = [RejectedRow(record, places[record], faults[record]) for record in sorted(faults)]
         result.nbytes = 2 * len(data)
         return result
 
-    def _offer(self, lines: list[str], result: RangeResult, undecoded: Sequence[int]) -> dict[int, Fault]:
-        """Offer every record to the row function and its output to the collector; give the faults.
+    def _records(
+        self, lines: list[str], result: RangeResult, undecoded: Sequence[int], faults: dict[int, Fault]
+    ) -> Iterator[Record]:
+        """Give every record that is whole, and the faults of the others; note where each stands.
 
         `undecoded`: the lines with bytes that could not be decoded.
         """
-        count, width = len(lines), len(self._job.names)
+        count, width = len(lines), len(self._job.rows.names)
         lines.append(SENTINEL)
-        call, row, state, add = self._call, self._row, self._state, self._collector.add
-        layout, faults = result.layout, dict[int, Fault]()
+        layout = result.layout
         index, until, shift = -1, 0, 0
         alarms = iter((*undecoded, count))
         alarm = next(alarms)  # a record that reaches beyond this line is looked at
@@ -147,21 +126,11 @@ class RangeParser:
                 if fault is not None:
                     faults[index] = fault
                     continue
-            try:
-                output = call(row(record), *state) if call is not None else record
-                if output is DROP or (output is not None and not add(index, output)):
-                    result.filtered.append(index)
-                elif output is None:
-                    faults[index] = Fault("process", "returned None", "return DROP to leave a row out")
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # whatever user code raises becomes a reject
-                faults[index] = _fault_of(error)
+            yield index, record
         result.records = index + 1
-        return faults
 
     def _framing(self, record: Sequence[str], span: Range, *, closed: bool) -> Fault | None:
-        width = len(self._job.names)
+        width = len(self._job.rows.names)
         if not closed:
             if span.end < self._job.size:
                 raise InternalError(f"range {span} of {self._job.path} does not end at a record end")
@@ -208,25 +177,3 @@ def _undecoded(text: str, lines: Sequence[str]) -> list[int]:
     """Give the lines that hold bytes which could not be decoded."""
     ends = list(accumulate(map(len, lines)))
     return sorted({bisect_right(ends, found.start()) for found in ESCAPED.finditer(text)})
-
-
-def _projecting(indices: tuple[int, ...] | None) -> Callable[[Any], Any] | None:
-    """Give what makes an output row of a source row by itself; None if it is the same."""
-    return None if indices is None else lambda row: [row[index] for index in indices]
-
-
-def _fault_of(error: BaseException) -> Fault:
-    if isinstance(error, Reject):
-        return Fault("process", _sound(error.reason), _sound(error.message))
-    if isinstance(error, Unfit):
-        return Fault("convert", error.reason, _sound(error.message))
-    try:
-        message = str(error)
-    except Exception:  # a user's class may raise anything here
-        message = "its text could not be made"
-    return Fault("process", type(error).__name__, _sound(message))
-
-
-def _sound(text: str) -> str:
-    """Escape lone surrogates, which no database takes."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")

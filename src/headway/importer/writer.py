@@ -17,7 +17,8 @@ from headway.errors import HeadwayError
 from headway.importer.bookkeeping import Bookkeeping, Counts, Position, RejectRecord
 from headway.importer.conflicts import Batch, Refusals, Sources, last_per_key
 from headway.importer.limits import RejectLimit
-from headway.importer.parse import Fault, RangeResult
+from headway.importer.parse import RangeResult
+from headway.importer.rowstep import Fault
 from headway.io.csv_format import CsvFormat
 from headway.io.csv_ranges import Range
 from headway.io.csv_records import Place, Places
