@@ -41,7 +41,7 @@ def write(path: str, text: str | bytes) -> Path:
 @pytest.mark.parametrize(
     "target", ["bank.duckdb", "bank.db", "bank.sqlite", "duckdb:///bank.duckdb", "sqlite:///bank.db"]
 )
-def test_a_file_becomes_a_table_of_texts_named_after_it(headway: Any, target: str) -> None:
+def test_a_file_becomes_a_table_named_after_it_with_types_that_fit_its_values(headway: Any, target: str) -> None:
     write("people.csv", 'id,na"me,ID,\n1,Ann,x,y\n\n2,"Bob, jr",,\n3,short\n')
     status, out, err = headway("import", "people.csv", "--to", target)
     assert status == 0, err
@@ -49,7 +49,7 @@ def test_a_file_becomes_a_table_of_texts_named_after_it(headway: Any, target: st
     assert "warning: 25.0% of the rows were rejected" in err
     opened = Path(target.rpartition("///")[2])
     assert query(opened, 'SELECT id, "na""me", "ID_2", column_4 FROM people') == [
-        ("1", "Ann", "x", "y"), ("2", "Bob, jr", "", ""),
+        (1, "Ann", "x", "y"), (2, "Bob, jr", "", ""),
     ]  # fmt: skip
     assert query(opened, "SELECT seq, line, byte, length, stage, reason, raw, raw_bytes FROM _headway_rejects") == [
         (2, 5, 38, 7, "parse", "too_few_fields", "3,short", None)
@@ -87,13 +87,13 @@ def test_a_finished_job_changes_nothing_and_says_so_and_a_changed_file_is_refuse
     status, out, _ = headway("import", "a.csv", "--to", "a.db")
     assert status == 0
     assert "is finished already: 2 rows read, 2 written. Nothing was done." in out
-    assert query(Path("a.db"), "SELECT x FROM a") == [("1",), ("2",)]
+    assert query(Path("a.db"), "SELECT x FROM a") == [(1,), (2,)]
     write("a.csv", "x\n1\n2\n3\n")
     status, _, err = headway("import", "a.csv", "--to", "a.db")
     assert status == 1
     assert "the file has changed since" in err
     assert "--job NAME" in err
-    assert query(Path("a.db"), "SELECT x FROM a") == [("1",), ("2",)]
+    assert query(Path("a.db"), "SELECT x FROM a") == [(1,), (2,)]
     assert headway("import", "a.csv", "--to", "a.db", "--job", "again")[0] == 0
     assert query(Path("a.db"), "SELECT count(*) FROM a") == [(5,)]
 
@@ -109,6 +109,8 @@ DIFFERENT = [
     ([], ["--key", "x"], "without --key (now x); with --mode append (now fail); without --keep (now first)"),
     (["--key", "x", "--mode", "upsert"], ["--key", "x"], "with --mode upsert (now fail)"),
     (["--tables", "one.toml"], ["--tables", "two.toml"], "with other tables (a differ)"),
+    (["--column", "x=int"], ["--column", "x=text"], "with another --schema or --column (x differ)"),
+    ([], ["--column", "x=text"], "without --schema"),
     (["--tables", "one.toml"], ["--table", "a"], "with --tables"),
 ]  # fmt: skip
 
@@ -166,7 +168,7 @@ def test_the_run_stops_at_one_reject_too_many_with_what_lies_before(
         assert "stopped at line" in err
         assert "higher --max-rejects" in err
         assert headway("import", "a.csv", "--to", "a.db", "--max-rejects", "9")[0] == 0
-        assert query(Path("a.db"), "SELECT x FROM a") == [("1",), ("3",), ("5",)]
+        assert query(Path("a.db"), "SELECT x FROM a") == [(1,), (3,), (5,)]
 
 
 WRONG = [
@@ -206,8 +208,10 @@ WRONG = [
     (["*.csv", "--to", "a.db"], "patterns are not available"),
     (["a.csv", "--to", "a.db", "--format", "jsonl"], "--format jsonl is not available"),
     (["a.csv", "--to", "a.db", "--format", "xml"], "--format xml is not known"),
-    (["a.csv", "--to", "a.db", "--schema", "s.toml"], "--schema is not available"),
-    (["a.csv", "--to", "a.db", "--column", "x=int"], "--column is not available"),
+    (["a.csv", "--to", "a.db", "--schema", "s.toml"], "--schema s.toml: No such file"),
+    (["a.csv", "--to", "a.db", "--column", "x"], "write NAME=TYPE"),
+    (["a.csv", "--to", "a.db", "--column", "x=money"], "type 'money' is not known; there are int"),
+    (["a.csv", "--to", "a.db", "--column", "z=int"], "column 'z' is not in the source, which has x, y"),
     (["a.csv", "--to", "a.db", "--restart"], "--restart is not available"),
     (["a.csv", "--to", "a.db", "--accept-changed"], "--accept-changed is not available"),
     (["a.csv", "--to", "a.db", "--dry-run"], "--dry-run is not available"),
@@ -295,7 +299,7 @@ def test_replace_empties_the_table_whatever_the_file_begins_with(headway: Any, t
     assert headway("import", "first.csv", "--to", target, "--table", "t", "--key", "x")[0] == 0
     write("second.csv", text)
     assert headway("import", "second.csv", "--to", target, "--table", "t", "--key", "x", "--mode", "replace")[0] == 0
-    assert query(Path(target), "SELECT x, y FROM t") == ([("1", "new")] if "new" in text else [])
+    assert query(Path(target), "SELECT x, y FROM t") == ([(1, "new")] if "new" in text else [])
 
 
 def test_no_header_delimiter_and_encoding(headway: Any) -> None:
@@ -304,10 +308,10 @@ def test_no_header_delimiter_and_encoding(headway: Any) -> None:
         "import", "a.txt", "--to", "a.db", "--no-header", "--delimiter", ";", "--encoding", "latin-1"
     )
     assert status == 0, err
-    assert query(Path("a.db"), "SELECT column_1, column_2 FROM a") == [("1", "Zoë"), ("2", "x")]
+    assert query(Path("a.db"), "SELECT column_1, column_2 FROM a") == [(1, "Zoë"), (2, "x")]
     write("b.tsv", "p\tq\n1\t2\n")
     assert headway("import", "b.tsv", "--to", "a.db")[0] == 0
-    assert query(Path("a.db"), "SELECT p, q FROM b") == [("1", "2")]
+    assert query(Path("a.db"), "SELECT p, q FROM b") == [(1, 2)]
 
 
 def test_progress_is_plain_lines_where_there_is_no_terminal_and_nothing_when_quiet(headway: Any) -> None:

@@ -100,6 +100,7 @@ def test_a_target_holds_the_expected_rows_in_file_order(
         encoding=dialect["encoding"],
         no_header=not dialect["header"],
         workers=1,
+        column={"*": "text"},
     )
     result = job.run()
     assert result.read == case["records"] + case["blank_lines_skipped"]

@@ -10,7 +10,8 @@ import click
 
 from headway.cli.import_display import Display, summary, warn
 from headway.errors import HeadwayError, RunErrors
-from headway.importer.job import ImportJob, TooManyRejects
+from headway.importer.job import ImportJob
+from headway.importer.result import TooManyRejects
 
 REJECTS_STATUS = 3
 _DELIMITERS = {"\\t": "\t", "tab": "\t"}
@@ -33,6 +34,15 @@ _LATER = "not available in this version"
 )
 @click.option("--encoding", metavar="E", default="utf-8", show_default=True, help="utf-8, latin-1, cp1252, ...")
 @click.option("--no-header", is_flag=True, help="The first record is a row; columns are column_1, column_2, ...")
+@click.option(
+    "--schema", metavar="FILE.toml", help="Types and rules of the columns; by default the types are inferred."
+)
+@click.option(
+    "--column",
+    metavar="NAME=TYPE",
+    multiple=True,
+    help="Type of a column: int, decimal(18,2), float, text, bool, date, timestamp, json. The name * stands for all others.",
+)
 @click.option("--key", metavar="COL[,COL]", default="", help="Columns that identify a row.")
 @click.option(
     "--mode",
@@ -59,8 +69,6 @@ _LATER = "not available in this version"
 @click.option("--json", "as_json", is_flag=True, help="Print counts and the report as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no summary.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tables, types and every commit.")
-@click.option("--schema", metavar="FILE.toml", hidden=True)
-@click.option("--column", metavar="NAME=TYPE", multiple=True, hidden=True)
 @click.option("--restart", is_flag=True, hidden=True)
 @click.option("--accept-changed", is_flag=True, hidden=True)
 @click.option("--dry-run", is_flag=True, hidden=True)
@@ -129,7 +137,6 @@ def _refuse_later(sources: tuple[str, ...], options: dict[str, Any]) -> None:
     if kind != "csv":
         known = f"is {_LATER}" if kind in ("jsonl", "parquet") else "is not known"
         raise click.UsageError(f"--format {kind} {known}; there is csv")
-    for name in ("schema", "column", "restart", "accept_changed", "dry_run", "ui"):
+    for name in ("restart", "accept_changed", "dry_run", "ui"):
         if options.pop(name):
-            instead = "; declare types with --tables FILE.toml" if name in ("schema", "column") else ""
-            raise click.UsageError(f"--{name.replace('_', '-')} is {_LATER}{instead}")
+            raise click.UsageError(f"--{name.replace('_', '-')} is {_LATER}")

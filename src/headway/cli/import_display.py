@@ -10,7 +10,8 @@ from typing import Any, Self
 
 import click
 
-from headway.importer.job import ImportJob, ImportResult
+from headway.importer.job import ImportJob
+from headway.importer.result import ImportResult
 from headway.importer.stopping import DRAIN_S
 
 SECONDS_A_LINE = 5.0
@@ -53,6 +54,13 @@ class Display:
         click.echo(f"{job.path.name} -> {job.address.path} ({job.address.kind}): {tables}; job {job.name}", err=True)
         if job.result.resumed_at is not None:
             click.echo(f"going on at row {job.result.resumed_at:,}", err=True)
+        if job.schema is not None and job.schema.inferred:
+            columns = ", ".join(f"{field.name} {field.type}" for field in job.schema.fields)
+            click.echo(
+                f"columns, inferred from the first {job.schema.inferred:,} rows: {columns}; "
+                "say --column NAME=TYPE where one should be another",
+                err=True,
+            )
         if self._verbose and job.binding is not None:
             for table in job.binding.tables:
                 columns = ", ".join(f"{column.name} {column.type}" for column in table.columns)

@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from headway.importer.declare import Declaration
+from headway.importer.schema import Field, Schema, SchemaDeclaration
 from headway.io.csv_format import CsvFormat
 
 CONTENT = "content"
+SCHEMA = "--schema"
+FIELDS = "fields"
+"""The types and rules of the source's fields, also those that were inferred; no option of their own."""
 
 
 def identity(
@@ -25,8 +29,10 @@ def identity(
     process: str | Callable[..., Any] | None,
     declarations: Sequence[Declaration],
     table: str | None,
+    schema: SchemaDeclaration,
+    fields: Schema,
 ) -> str:
-    """Give the text that a job keeps: as JSON, `content` and each option's name with its value."""
+    """Give the text that a job keeps: as JSON, `content`, `fields`, and each option's name with its value."""
     told: dict[str, Any] = {
         CONTENT: content,
         "--delimiter": format.delimiter,
@@ -34,6 +40,8 @@ def identity(
         "--no-header": not header,
         "--process": _reference(process),
         "--table": table,
+        SCHEMA: schema.to_dict(),
+        FIELDS: [field.to_dict() for field in fields.fields],
     }
     if any(declaration.columns is not None for declaration in declarations):
         told["--tables"] = [_declared(declaration) for declaration in declarations]
@@ -47,16 +55,25 @@ def same_content(saved: str, now: str) -> bool:
     return bool(json.loads(saved)[CONTENT] == json.loads(now)[CONTENT])
 
 
+def fields_of(saved: str, schema: SchemaDeclaration) -> Schema | None:
+    """Give the fields that a job was begun with, if the same was declared then; what was inferred stays as it was."""
+    told = json.loads(saved)
+    if FIELDS not in told or told.get(SCHEMA) != json.loads(json.dumps(schema.to_dict())):
+        return None
+    return Schema(tuple(map(Field.from_dict, told[FIELDS])))
+
+
 def differences(saved: str, now: str) -> list[str]:
     """Give the options that differ, each with its value now and then."""
     before, after = json.loads(saved), json.loads(now)
     found = []
     for name in dict.fromkeys((*after, *before)):
         then, here = before.get(name), after.get(name)
-        if name == CONTENT or then == here:
+        if name in (CONTENT, FIELDS) or then == here:
             continue
-        if name == "--tables":
-            there = "with other tables" if then and here else ("with --tables" if then else "without --tables")
+        if name in ("--tables", SCHEMA):
+            other = "with other tables" if name == "--tables" else "with another --schema or --column"
+            there = other if then and here else (f"with {name}" if then else f"without {name}")
             found.append(f"{there}{_first_difference(then, here)}")
         elif name == "--no-header":
             found.append("with --no-header" if then else "without --no-header")

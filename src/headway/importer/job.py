@@ -9,77 +9,34 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headway.errors import CheckpointError, HeadwayError, PlanError, RunError, StageError, TooManyFailures, WorkerDied
+from headway.errors import CheckpointError, HeadwayError, PlanError, RunError, StageError, WorkerDied
 from headway.importer.bookkeeping import JOBS, Bookkeeping, Counts, Position, SavedJob
 from headway.importer.declare import Binding, Declaration, bind, read_tables
-from headway.importer.identity import differences, identity, same_content
+from headway.importer.identity import differences, fields_of, identity, same_content
+from headway.importer.infer import infer
 from headway.importer.limits import RejectLimit
-from headway.importer.parse import ParseJob, open_parser, parse_range, read_range
+from headway.importer.parse import ParseJob, open_parser, parse_range, read_range, sample
 from headway.importer.report import in_rows
+from headway.importer.result import ImportResult, TooManyRejects
 from headway.importer.rowfunction import load
 from headway.importer.rowstep import RowJob
+from headway.importer.schema import Schema, SchemaDeclaration
 from headway.importer.stopping import run_until_stopped
 from headway.importer.writer import RANGES_A_COMMIT, ImportWriter, Stopped
 from headway.io.csv_format import CsvFormat, line_breaks
 from headway.io.csv_ranges import CsvRanges, Range
 from headway.io.lock import held_alone
-from headway.io.target import Address, Target
+from headway.io.target import Address, Target, quoted
 from headway.pipeline import Pipeline
 from headway.text import message, told
 from headway.watch.report import Report
 
 TAB_SUFFIXES = (".tsv", ".tab")
-
-
-@dataclass(slots=True)
-class ImportResult:
-    """What an import did. `read = written + rejected + skipped + filtered`, in source rows.
-
-    They count the whole job, also what an earlier run of it did; `resumed_at` is the row at which
-    this run began, None if at the first. `seconds` and `rate` (rows/s) are of this run. `tables`:
-    rows that this run added to each table; `upserts`: for tables whose rows are overwritten, output
-    rows written, an overwritten one counted again. `report`: the pipeline's own.
-    """
-
-    job: str
-    read: int = 0
-    written: int = 0
-    rejected: int = 0
-    skipped: int = 0
-    filtered: int = 0
-    resumed_at: int | None = None
-    seconds: float = 0.0
-    rate: float = 0.0
-    tables: dict[str, int] = field(default_factory=dict)
-    upserts: dict[str, int] = field(default_factory=dict)
-    report: Any = None
-    reasons: dict[str, int] = field(default_factory=dict)
-    """rows that this run set aside, by reason"""
-    firsts: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """line and message of the first of each reason"""
-    finished: bool = False
-    """the end of the file was reached, by this run or an earlier one"""
-    already_finished: bool = False
-    """an earlier run had finished the job: nothing was done"""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give what ``--json`` prints."""
-        names = ("read", "written", "rejected", "skipped", "filtered", "resumed_at", "seconds", "rate", "tables")
-        report = self.report.to_dict() if self.report is not None else {}
-        return {name: getattr(self, name) for name in names} | {"report": report}
-
-
-class TooManyRejects(TooManyFailures):
-    """More rows were set aside than ``max_rejects`` allows. `result` says what was imported."""
-
-    def __init__(self, message: str, result: ImportResult) -> None:
-        super().__init__(message)
-        self.result, self.report = result, result.report
 
 
 class ImportJob:
@@ -106,6 +63,8 @@ class ImportJob:
         keep: str | None = None,
         process: str | Callable[..., Any] | None = None,
         tables: str | Path | Mapping[str, Any] | None = None,
+        schema: str | Path | Mapping[str, Any] | None = None,
+        column: Sequence[str] | Mapping[str, str] = (),
         workers: int | str = "auto",
         max_rejects: int | str | None = None,
         rejects: str | Path | None = None,
@@ -117,6 +76,7 @@ class ImportJob:
         self.path, self.address = Path(source).resolve(), Address.parse(str(target))
         self.workers = _workers(workers)
         self.limit = RejectLimit.parse(max_rejects)
+        self._schema = SchemaDeclaration(schema, column)
         self._process, self._rejects = process, Path(rejects) if rejects is not None else None
         self._begin, self._advance, self._stopping = begin, advance, stopping
         key = tuple(part.strip() for part in key.split(",")) if isinstance(key, str) else tuple(key)
@@ -139,6 +99,7 @@ class ImportJob:
         self.size = self.start_byte = 0
         self.counts, self.bytes_done, self.started = Counts(), 0, time.monotonic()
         self.binding: Binding | None = None
+        self.schema: Schema | None = None
         self.stopped: Stopped | None = None
         self.began = False
         """everything was checked and the first row may have been read"""
@@ -178,24 +139,32 @@ class ImportJob:
 
     def _run(self, source: CsvRanges, target: Target) -> ImportResult:
         books = Bookkeeping(target, self.name)
+        saved = books.saved()
+        schema = self._fields(source, target, saved)
         fingerprint = identity(
             source.fingerprint(), self._format, header=self._header, process=self._process,
-            declarations=self._declarations, table=self._default,
+            declarations=self._declarations, table=self._default, schema=self._schema, fields=schema,
         )  # fmt: skip
-        saved = books.saved()
         if saved is not None:
             self._check_saved(saved, fingerprint)
             if saved.finished_at is not None:
                 return self._nothing_to_do(saved, books)
         has_function = self._process is not None
         binding = bind(
-            self._declarations, source.head, target, has_function=has_function, default=self._default, file=self.path
-        )
+            self._declarations, source.head, target, has_function=has_function, default=self._default, file=self.path,
+            schema=schema,
+        )  # fmt: skip
         saved = _claim(target, books, binding, fingerprint)
         if saved is not None and saved.finished_at is not None:  # by a run that the lock does not reach
             return self._nothing_to_do(saved, books)
         start, counts = self._start(source, saved)
-        self.binding, self.counts, self.start_byte, self.bytes_done = binding, counts, start.byte, start.byte
+        self.binding, self.schema, self.counts, self.start_byte, self.bytes_done = (
+            binding,
+            schema,
+            counts,
+            start.byte,
+            start.byte,
+        )
         self.started = time.monotonic()
         writer = ImportWriter(
             target,
@@ -215,7 +184,7 @@ class ImportJob:
         report: Report | None = None
         try:
             report = run_until_stopped(
-                self._pipeline(source, writer, self._parse_job(source, binding)),
+                self._pipeline(source, writer, self._parse_job(source, binding, schema)),
                 lambda: self._stopping(self, source.position()["line"] - writer.position.line),
             )
             self._conclude(writer)
@@ -249,9 +218,19 @@ class ImportJob:
             .to(writer, name="write")
         )
 
-    def _parse_job(self, source: CsvRanges, binding: Binding) -> ParseJob:
+    def _fields(self, source: CsvRanges, target: Target, saved: SavedJob | None) -> Schema:
+        """Give the types of the fields: as the job was begun, else as declared; inferred for a table that is made of them."""
+        names = self._schema.names_of(source.head)
+        begun = fields_of(saved.fingerprint, self._schema) if saved is not None else None
+        if begun is not None and begun.names == names:
+            return begun
+        made = self._declarations[0].columns is None and target.describe(self._declarations[0].name) is None
+        guessed = infer(names, sample(source)) if made and self._process is None and self._schema.open else None
+        return self._schema.bound(names, guessed)
+
+    def _parse_job(self, source: CsvRanges, binding: Binding, schema: Schema) -> ParseJob:
         rows = RowJob(
-            binding.names, binding.tables, binding.default, binding.projection, self._process, self.address.kind
+            binding.names, binding.tables, binding.default, binding.projection, self._process, self.address.kind, schema
         )
         return ParseJob(str(self.path), source.size, self._format, rows)
 
@@ -339,7 +318,8 @@ def import_file(source: str | Path, target: str | Path, **options: Any) -> Impor
 
     The options are those of ``headway import``, with underscores: `table`, `delimiter`, `encoding`,
     `no_header`, `key`, `mode`, `keep`, `process` (``"module:function"`` or a function), `tables` (a
-    TOML file, or a mapping of its shape), `workers`, `max_rejects`, `rejects`, `job`. Raises
+    TOML file, or a mapping of its shape), `schema` (the same), `column` (``["amount=decimal(18,2)"]``
+    or a mapping), `workers`, `max_rejects`, `rejects`, `job`. Raises
     PlanError for a mistake in them, CheckpointError if the job was begun with another content of
     the file or with other options, HeadwayError while another process runs the job, TooManyRejects (with `.result`) above `max_rejects`, RunError if the run failed.
     """
@@ -352,6 +332,12 @@ def _claim(target: Target, books: Bookkeeping, binding: Binding, fingerprint: st
     try:
         for table in binding.missing:
             target.create(table)
+            for unique in table.uniques:
+                columns, name = (
+                    ", ".join(map(quoted, unique.columns)),
+                    "_".join((table.name, *unique.columns, "unique")),
+                )
+                target.execute(f"CREATE UNIQUE INDEX {quoted(name)} ON {quoted(table.name)} ({columns})")
         saved = books.claim(fingerprint)
         target.commit()
         return saved

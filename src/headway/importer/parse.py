@@ -20,7 +20,7 @@ from headway.errors import HeadwayError, InternalError
 from headway.importer.collect import TableRows
 from headway.importer.rowstep import Fault, Record, RowJob, RowStep
 from headway.io.csv_format import ESCAPED, SENTINEL, CsvFormat, text_lines
-from headway.io.csv_ranges import Range
+from headway.io.csv_ranges import CsvRanges, Range
 from headway.io.csv_records import Layout, Place, Places
 
 YOUNG_OBJECTS = 50_000
@@ -163,6 +163,20 @@ def open_parser(job: ParseJob) -> Iterator[RangeParser]:
 def parse_range(span: Range, parser: RangeParser) -> RangeResult:
     """The stage function: one range in, its rows and rejects out."""
     return parser.parse(span)
+
+
+def sample(source: CsvRanges) -> list[list[str]]:
+    """Give the whole records of the first range; the source stands where it stood."""
+    before = source.position()
+    spans = source.read(1)
+    source.seek(before)
+    if not spans:
+        return []
+    with source.path.open("rb") as file:
+        file.seek(spans[0].start)
+        text, _ = source.format.decode(file.read(spans[0].end - spans[0].start))
+    records = source.format.reader(text_lines(text))
+    return [record for record in records if len(record) == source.head.width and not ESCAPED.search("".join(record))]
 
 
 def read_range(descriptor: int, span: Range, path: str) -> bytes:

@@ -5,6 +5,7 @@ What does not belong here: how a file is cut into records, and the database.
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from typing import Any, NamedTuple
 from headway.core.block import DROP
 from headway.importer.collect import Collector, TableRows, Unfit
 from headway.importer.rowfunction import Reject, prepare, row_type
+from headway.importer.schema import Field, Schema
+from headway.io.columns import ColumnType, Int
 from headway.io.table import Table
 from headway.io.target import codec
 
@@ -41,6 +44,8 @@ class RowJob:
     process: str | Callable[..., Any] | None
     target: str
     """the kind of database"""
+    schema: Schema | None = None
+    """the types of the fields and their rules (None: texts)"""
 
 
 class RowStep:
@@ -51,6 +56,8 @@ class RowStep:
         self._row = row_type(job.names)
         self._function = prepare(job.process) if job.process is not None else None
         self._collector = Collector(job.tables, job.default, codec(job.target))
+        self._schema = job.schema if job.schema is not None and not job.schema.plain else None
+        self._typed = self._wanted_typed()
 
     def close(self) -> None:
         """Close the row function's event loop."""
@@ -60,9 +67,16 @@ class RowStep:
     def offer(self, records: Iterable[Record], faults: dict[int, Fault], filtered: array[int]) -> None:
         """Take the records of a range, in order; note which are faults, and which gave no row."""
         if self._function is None:
-            self._take_columns(list(records))
-        else:
-            self._call_each(self._function.call, self._function.state, records, faults, filtered)
+            sources, columns = self._checked(list(records), faults)
+            if self._job.projection is not None:
+                columns = [columns[index] for index in self._job.projection]
+            if sources:
+                self._collector.add_columns(sources, columns)
+            return
+        if self._schema is not None:
+            sources, columns = self._checked(list(records), faults)
+            records = zip(sources, zip(*columns, strict=True), strict=True)
+        self._call_each(self._function.call, self._function.state, records, faults, filtered)
 
     def take(self, faults: dict[int, Fault]) -> dict[str, TableRows]:
         """Give the rows collected so far, encoded; what does not fit its table is added to `faults`."""
@@ -70,13 +84,43 @@ class RowStep:
         faults.update((record, Fault("convert", why.reason, why.message)) for record, why in unfit.items())
         return tables
 
-    def _take_columns(self, records: Sequence[Record]) -> None:
-        if not records:
-            return
-        columns = list(zip(*map(itemgetter(1), records), strict=True))
-        if self._job.projection is not None:
-            columns = [columns[index] for index in self._job.projection]
-        self._collector.add_columns(array("q", map(itemgetter(0), records)), columns)
+    def _wanted_typed(self) -> frozenset[int]:
+        """Give the fields whose values are wanted in their type, not as the text that a table converts.
+
+        For a row function these are all; without one, those that the schema types otherwise than
+        the table.
+        """
+        if self._schema is None:
+            return frozenset()
+        places = range(len(self._schema.fields))
+        if self._function is not None:
+            return frozenset(place for place in places if self._schema.fields[place].type.kind != "text")
+        shown = places if self._job.projection is None else self._job.projection
+        columns = self._job.tables[0].columns
+        return frozenset(
+            place
+            for place, column in zip(shown, columns, strict=True)
+            if _differ(self._schema.fields[place], column.type)
+        )
+
+    def _checked(self, records: Sequence[Record], faults: dict[int, Fault]) -> tuple[array[int], list[Sequence[Any]]]:
+        """Turn records into columns that keep the schema; records that break it become faults."""
+        sources = array("q", map(itemgetter(0), records))
+        columns: list[Sequence[Any]] = list(zip(*map(itemgetter(1), records), strict=True))
+        if self._schema is None or not columns:
+            return sources, columns
+        columns, broken = self._schema.check(columns, typed=self._typed)
+        if broken:
+            faults.update((sources[index], Fault("convert", *what)) for index, what in broken.items())
+            kept = [index for index in range(len(sources)) if index not in broken]
+            sources = array("q", map(sources.__getitem__, kept))
+            columns = [[column[index] for index in kept] for column in columns]
+        if self._function is not None:
+            columns = [
+                [None if text is None else json.loads(text) for text in column] if field.type.kind == "json" else column
+                for field, column in zip(self._schema.fields, columns, strict=True)
+            ]
+        return sources, columns
 
     def _call_each(
         self,
@@ -98,6 +142,12 @@ class RowStep:
                 raise
             except BaseException as error:  # whatever user code raises becomes a reject
                 faults[index] = fault_of(error)
+
+
+def _differ(field: Field, table: ColumnType) -> bool:
+    if isinstance(field.type, Int) and isinstance(table, Int):
+        return False
+    return field.type.kind != "text" and field.type != table
 
 
 def fault_of(error: BaseException) -> Fault:

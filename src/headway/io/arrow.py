@@ -23,6 +23,7 @@ _ARROW: Mapping[str, Callable[[], Any]] = {
     "int": pa.int64,
     "float": pa.float64,
     "text": pa.string,
+    "json": pa.string,
     "bool": pa.bool_,
     "date": pa.date32,
     "bytes": pa.binary,

@@ -32,6 +32,7 @@ _EXACT_IN = {
     "float": ("REAL", "NUMERIC"),
     "decimal": ("TEXT",),
     "text": ("TEXT", "BLOB"),
+    "json": ("TEXT", "BLOB"),
     "date": ("TEXT", "NUMERIC", "BLOB"),
     "timestamp": ("TEXT", "NUMERIC", "BLOB"),
     "bytes": ("BLOB",),
