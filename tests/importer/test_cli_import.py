@@ -15,6 +15,7 @@ import pytest
 
 from headway.cli.main import main
 from support.importing import query
+from support.targets import TARGETS, in_file_order
 
 Run = tuple[int, str, str]
 
@@ -174,7 +175,7 @@ def test_the_run_stops_at_one_reject_too_many_with_what_lies_before(
 WRONG = [
     (["nowhere.csv", "--to", "a.db"], "there is no such file"),
     (["a.csv", "--to", "a.xls"], "the ending says which database it is"),
-    (["a.csv", "--to", "postgresql://x/y"], "PostgreSQL is not supported yet"),
+    (["a.csv", "--to", "postgresql:///y?host=/no/folder"], "target postgresql:///y: "),
     (["a.csv", "--to", "mysql:///x"], "there is no mysql://"),
     (["a.csv", "--to", "no/folder/a.db"], "there is no folder"),
     (["a.csv"], "--to"),
@@ -251,55 +252,55 @@ def test_help_shows_every_option_and_an_example(headway: Any) -> None:
         assert option in out
 
 
-@pytest.mark.parametrize("target", ["a.duckdb", "a.db"])
+@pytest.mark.parametrize("target", TARGETS, indirect=True)
 def test_a_table_that_is_there_keeps_its_columns_and_types(headway: Any, target: str) -> None:
     write("a.csv", "y,x\none,1\ntwo,z\nthree,3\n")
-    query(Path(target), "CREATE TABLE a (x INTEGER NOT NULL, y VARCHAR, z INTEGER DEFAULT 7)")
+    query(target, "CREATE TABLE a (x INTEGER NOT NULL, y VARCHAR, z INTEGER DEFAULT 7)")
     status, out, err = headway("import", "a.csv", "--to", target)
     assert status == 0, err
     assert "bad_int 1" in out
-    assert query(Path(target), "SELECT x, y, z FROM a") == [(1, "one", 7), (3, "three", 7)]
+    assert query(target, "SELECT x, y, z FROM a") == [(1, "one", 7), (3, "three", 7)]
     write("a.csv", "y,w\none,1\n")
     status, _, err = headway("import", "a.csv", "--to", target, "--job", "second")
     assert status == 2
     assert "table a has no column 'w' as the file does; it has x, y, z" in err
 
 
-@pytest.mark.parametrize("target", ["a.duckdb", "a.db"])
+@pytest.mark.parametrize("target", TARGETS, indirect=True)
 def test_a_key_of_a_table_that_is_there_must_be_unique_in_it(headway: Any, target: str) -> None:
     write("a.csv", "x,y\n1,2\n1,3\n")
-    query(Path(target), "CREATE TABLE a (x INTEGER, y INTEGER)")
+    query(target, "CREATE TABLE a (x INTEGER, y INTEGER)")
     status, _, err = headway("import", "a.csv", "--to", target, "--key", "x")
     assert status == 2
     assert "create a unique index on (x) first" in err
-    query(Path(target), "CREATE UNIQUE INDEX only_one ON a (x)")
+    query(target, "CREATE UNIQUE INDEX only_one ON a (x)")
     assert headway("import", "a.csv", "--to", target, "--key", "x")[0] == 0
-    assert query(Path(target), "SELECT x, y FROM a") == [(1, 2)]
-    assert query(Path(target), "SELECT seq, stage, reason FROM _headway_rejects") == [(1, "write", "duplicate_key")]
+    assert query(target, "SELECT x, y FROM a") == [(1, 2)]
+    assert query(target, "SELECT seq, stage, reason FROM _headway_rejects") == [(1, "write", "duplicate_key")]
 
 
-@pytest.mark.parametrize("target", ["a.duckdb", "a.db"])
+@pytest.mark.parametrize("target", TARGETS, indirect=True)
 def test_the_tables_own_constraints_reject_and_ignore_hides_none_of_them(headway: Any, target: str) -> None:
     query(
-        Path(target),
+        target,
         "CREATE TABLE a (id INTEGER PRIMARY KEY, name VARCHAR NOT NULL, n INTEGER UNIQUE, CHECK (n < 100))",
     )
     write("a.csv", "id,name,n\n1,a,1\n2,b,1\n3,c,500\n1,d,9\n5,e,5\n")
     status, _, err = headway("import", "a.csv", "--to", target, "--key", "id", "--mode", "ignore")
     assert status == 0, err
-    assert query(Path(target), "SELECT id, name, n FROM a ORDER BY id") == [(1, "a", 1), (5, "e", 5)]
-    rejects = query(Path(target), "SELECT seq, reason FROM _headway_rejects ORDER BY seq")
+    assert query(target, "SELECT id, name, n FROM a ORDER BY id") == [(1, "a", 1), (5, "e", 5)]
+    rejects = query(target, "SELECT seq, reason FROM _headway_rejects ORDER BY seq")
     assert rejects == [(1, "constraint"), (2, "constraint")]
 
 
-@pytest.mark.parametrize("target", ["a.duckdb", "a.db"])
+@pytest.mark.parametrize("target", TARGETS, indirect=True)
 @pytest.mark.parametrize("text", ["x,y\n1,new\n", "\n\nx,y\n1,new\n", "x,y\n"])
 def test_replace_empties_the_table_whatever_the_file_begins_with(headway: Any, target: str, text: str) -> None:
     write("first.csv", "x,y\n1,old\n2,old\n")
     assert headway("import", "first.csv", "--to", target, "--table", "t", "--key", "x")[0] == 0
     write("second.csv", text)
     assert headway("import", "second.csv", "--to", target, "--table", "t", "--key", "x", "--mode", "replace")[0] == 0
-    assert query(Path(target), "SELECT x, y FROM t") == ([(1, "new")] if "new" in text else [])
+    assert query(target, "SELECT x, y FROM t") == ([(1, "new")] if "new" in text else [])
 
 
 def test_no_header_delimiter_and_encoding(headway: Any) -> None:
@@ -379,7 +380,7 @@ def test_the_summary_gives_each_reason_with_its_first_line_and_message(headway: 
     ]
 
 
-@pytest.mark.parametrize("target", ["a.duckdb", "a.db"])
+@pytest.mark.parametrize("target", TARGETS, indirect=True)
 def test_rows_and_writes_are_told_apart_where_rows_are_overwritten(headway: Any, target: str) -> None:
     write("a.csv", "x,y\n1,1\n2,2\n1,3\n")
     write("b.csv", "x,y\n2,4\n3,5\n")
@@ -391,7 +392,7 @@ def test_rows_and_writes_are_told_apart_where_rows_are_overwritten(headway: Any,
     replace = ["--to", target, "--table", "t", "--key", "x", "--mode", "replace", "--keep", "last"]
     _, out, _ = headway("import", "a.csv", *replace, "--job", "replace")
     assert "tables: t 2 (3 upserts)" in out
-    assert query(Path(target), "SELECT count(*) FROM t") == [(2,)]
+    assert query(target, "SELECT count(*) FROM t") == [(2,)]
 
 
 def test_a_database_that_another_program_writes_to_is_an_error_that_says_so(headway: Any) -> None:
@@ -458,7 +459,7 @@ def test_a_file_that_was_read_to_its_end_is_finished_after_ctrl_c_and_that_is_sa
     assert query(Path("a.db"), "SELECT count(*) FROM a") == [(3000,)]
 
 
-@pytest.mark.parametrize("target", ["a.duckdb", "a.db"])
+@pytest.mark.parametrize("target", TARGETS, indirect=True)
 @pytest.mark.parametrize(
     ("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)]
 )
@@ -484,9 +485,11 @@ def test_a_stopped_import_leaves_a_prefix_and_the_same_command_goes_on(
     out, err = child.communicate()
     assert child.returncode == status, err
     gate.unlink()
-    committed = query(Path(target), "SELECT count(*) FROM a")[0][0]
+    committed = query(target, "SELECT count(*) FROM a")[0][0]
     assert committed < rows
-    assert query(Path(target), "SELECT n FROM a ORDER BY rowid") == [(str(n),) for n in range(committed)]
+    assert query(target, f"SELECT n FROM a ORDER BY {in_file_order(target, 'CAST(n AS INTEGER)')}") == [
+        (str(n),) for n in range(committed)
+    ]
     if sent is not signal.SIGKILL:
         assert committed > 2000
         assert f"read {committed:,} = written {committed:,}" in out
@@ -494,4 +497,6 @@ def test_a_stopped_import_leaves_a_prefix_and_the_same_command_goes_on(
     status, out, err = headway(*command, "--json")
     assert status == 0, err
     assert json.loads(out)["resumed_at"] == (committed or None)
-    assert query(Path(target), "SELECT n FROM a ORDER BY rowid") == [(str(n),) for n in range(rows)]
+    assert query(target, f"SELECT n FROM a ORDER BY {in_file_order(target, 'CAST(n AS INTEGER)')}") == [
+        (str(n),) for n in range(rows)
+    ]

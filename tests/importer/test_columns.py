@@ -95,7 +95,7 @@ VALUES = st.one_of(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("database", ["sqlite", "duckdb"])
+@pytest.mark.parametrize("database", ["sqlite", "duckdb", "postgresql"])
 @pytest.mark.parametrize("kind", KINDS)
 @settings(deadline=None)  # the first call imports the database
 @given(values=VALUES)
@@ -107,6 +107,7 @@ def test_the_quick_way_stores_exactly_what_the_plain_way_stores(database: str, k
     converted, misfits = type.fit(values)
     assert not misfits
     assert None not in converted
+    assert not stores.unheld(type, converted)
     plain = stores.store(type, converted)
     if database == "duckdb":
         assert quick.equals(plain)
@@ -115,5 +116,5 @@ def test_the_quick_way_stores_exactly_what_the_plain_way_stores(database: str, k
 
 
 def test_text_with_a_lone_surrogate_is_no_text_in_any_database() -> None:
-    for database in ("sqlite", "duckdb"):
+    for database in ("sqlite", "duckdb", "postgresql"):
         assert codec(database).quick(Text(), ["fine", "\udc80"]) is None

@@ -18,6 +18,7 @@ from headway.io.columns import Text
 from headway.io.csv_format import CsvFormat
 from headway.io.csv_ranges import CsvRanges
 from headway.io.table import Column, Table, unique_names
+from support.targets import TARGETS, in_file_order, is_server
 
 TORTURE = Path(__file__).parents[3] / "shared" / "data" / "torture"
 CUT_AT_LINE_ENDS = ("utf-8", "utf-8-sig", "latin-1", "shift_jis")
@@ -77,7 +78,7 @@ def test_rows_rejects_and_blank_lines_are_the_expected_ones(case: dict[str, Any]
     assert hashlib.sha256("".join(lines).encode()).hexdigest() == case["rows_sha256"]
 
 
-@pytest.mark.parametrize("target", ["bank.duckdb", "bank.db"])
+@pytest.mark.parametrize("target", TARGETS, indirect=True)
 @pytest.mark.parametrize(
     "case",
     [
@@ -94,7 +95,7 @@ def test_a_target_holds_the_expected_rows_in_file_order(
     dialect = case["dialect"]
     job = ImportJob(
         TORTURE / case["file"],
-        tmp_path / target,
+        target,
         table="t",
         delimiter=dialect["delimiter"],
         encoding=dialect["encoding"],
@@ -104,13 +105,16 @@ def test_a_target_holds_the_expected_rows_in_file_order(
     )
     result = job.run()
     assert result.read == case["records"] + case["blank_lines_skipped"]
+    if is_server(target) and "bad_text" in result.reasons:  # no text of PostgreSQL holds a NUL
+        assert b"\0" in (TORTURE / case["file"]).read_bytes()
+        assert result.reasons["bad_text"] == case["rows"] - result.written
+        return
     assert (result.written, result.rejected, result.skipped) == (
         case["rows"], case["rejects"], case["blank_lines_skipped"],
     )  # fmt: skip
     opened = job.address.open()
     try:
-        order = " ORDER BY rowid"
-        rows = opened.execute(f"SELECT * FROM t{order}")
+        rows = opened.execute(f"SELECT * FROM t ORDER BY {in_file_order(target)}")
         lines = (json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
         assert hashlib.sha256("".join(lines).encode()).hexdigest() == case["rows_sha256"]
         found = opened.execute("SELECT seq, reason FROM _headway_rejects ORDER BY seq LIMIT 50")

@@ -21,7 +21,7 @@ from headway.io.target import Address
 
 def import_in_ranges(
     path: Path,
-    target: Path,
+    target: str | Path,
     tables: Mapping[str, Any],
     process: Callable[..., Any] | None,
     *,
@@ -67,7 +67,7 @@ def import_in_ranges(
         source.close()
 
 
-def query(target: Path, sql: str) -> list[tuple[Any, ...]]:
+def query(target: str | Path, sql: str) -> list[tuple[Any, ...]]:
     """Ask a target something."""
     opened = Address.parse(str(target)).open()
     try:

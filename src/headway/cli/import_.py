@@ -25,7 +25,7 @@ _LATER = "not available in this version"
     "target",
     metavar="TARGET",
     required=True,
-    help="bank.duckdb, bank.db, bank.sqlite, duckdb:///..., sqlite:///...",
+    help="bank.duckdb, bank.db, bank.sqlite, duckdb:///..., sqlite:///..., postgresql://...",
 )
 @click.option("--table", metavar="NAME", help="Table to write; by default the file's name.")
 @click.option("--format", "format_", metavar="FORMAT", default="csv", show_default=True, help="csv.")
@@ -74,7 +74,7 @@ _LATER = "not available in this version"
 @click.option("--dry-run", is_flag=True, hidden=True)
 @click.option("--ui", is_flag=True, hidden=True)
 def import_command(sources: tuple[str, ...], as_json: bool, quiet: bool, verbose: bool, **options: Any) -> int:
-    """Import a CSV file into a DuckDB or SQLite database, in file order.
+    """Import a CSV file into a DuckDB, SQLite or PostgreSQL database, in file order.
 
     Rows that cannot be written are set aside with line, byte offset and reason in the table
     _headway_rejects; their neighbours are not touched. Ctrl-C finishes what was read and stops; the

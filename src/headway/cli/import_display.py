@@ -51,7 +51,7 @@ class Display:
         if self._quiet:
             return
         tables = ", ".join(job.table_names)
-        click.echo(f"{job.path.name} -> {job.address.path} ({job.address.kind}): {tables}; job {job.name}", err=True)
+        click.echo(f"{job.path.name} -> {job.address} ({job.address.kind}): {tables}; job {job.name}", err=True)
         if job.result.resumed_at is not None:
             click.echo(f"going on at row {job.result.resumed_at:,}", err=True)
         if job.schema is not None and job.schema.inferred:
@@ -124,7 +124,7 @@ def summary(result: ImportResult, job: ImportJob) -> str:
     if result.resumed_at is not None:
         lines[1] += f"; went on at row {result.resumed_at:,}"
     if result.rejected:
-        lines.append(f"rejects, in table _headway_rejects of {job.address.path}:")
+        lines.append(f"rejects, in table _headway_rejects of {job.address}:")
         lines += _reasons(result)
     return "\n".join(lines)
 

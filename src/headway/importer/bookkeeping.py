@@ -135,19 +135,17 @@ class Bookkeeping:
         for table in (_JOBS_TABLE, _REJECTS_TABLE):
             if self._target.describe(table.name) is None:
                 self._target.create(table)
-        found = self._target.execute(f"SELECT epoch FROM {JOBS} WHERE job = ?", (self._job,))
-        if found:
-            self._epoch = found[0][0] + 1
-            self._target.execute(
-                f"UPDATE {JOBS} SET epoch = ?, fingerprint = CASE WHEN position IS NULL THEN ? ELSE fingerprint END"
-                " WHERE job = ?",
-                (self._epoch, fingerprint, self._job),
+        moved = self._target.execute(
+            f"UPDATE {JOBS} SET epoch = epoch + 1,"
+            " fingerprint = CASE WHEN position IS NULL THEN ? ELSE fingerprint END WHERE job = ? RETURNING epoch",
+            (fingerprint, self._job),
+        )
+        if not moved:
+            moved = self._target.execute(
+                f"INSERT INTO {JOBS} (job, epoch, fingerprint) VALUES (?, 1, ?) RETURNING epoch",
+                (self._job, fingerprint),
             )
-        else:
-            self._epoch = 1
-            self._target.execute(
-                f"INSERT INTO {JOBS} (job, epoch, fingerprint) VALUES (?, ?, ?)", (self._job, self._epoch, fingerprint)
-            )
+        self._epoch = moved[0][0]
         return self.saved()
 
     def advance(self, position: Position, counts: Counts, *, finished: bool) -> None:
@@ -163,15 +161,17 @@ class Bookkeeping:
     def reject(self, rejects: Sequence[RejectRecord]) -> None:
         """Store rows that were set aside."""
         if rejects:
-            columns: list[Any] = [
-                [self._job] * len(rejects),
-                [1] * len(rejects),
-                *map(list, zip(*rejects, strict=True)),
-            ]
+            columns: list[Any] = [[self._job] * len(rejects), [1] * len(rejects), *zip(*rejects, strict=True)]
             kinds = [column.type for column in _REJECTS_TABLE.columns]
             stored = [self._codec.store(kind, values) for kind, values in zip(kinds, columns, strict=True)]
             batch = self._target.decode(_REJECTS_TABLE, [self._codec.pack(_REJECTS_TABLE, stored)])
             self._target.insert(_REJECTS_TABLE, batch)
+
+    def escaped(self, text: str) -> str:
+        r"""Write what no text of the target can hold as \\xNN."""
+        for char in self._target.forbidden:
+            text = text.replace(char, f"\\x{ord(char):02x}")
+        return text
 
     def export_rejects(self, path: Path) -> int:
         """Write the job's rejects as JSON lines, replacing the file at once; give their number."""

@@ -174,6 +174,8 @@ class _Shaper:
                     for index, value in enumerate(fitting):
                         if value is None:
                             unfit.setdefault(sources[index], Unfit(reason, f"column {column.name} must not be empty"))
+                for index, what in self._codec.unheld(column.type, fitting).items():
+                    unfit.setdefault(sources[index], Unfit(f"bad_{column.type.kind}", f"column {column.name}: {what}"))
                 stored = self._codec.store(column.type, fitting)
             columns.append(stored)
         return columns

@@ -30,7 +30,6 @@ from headway.importer.stopping import run_until_stopped
 from headway.importer.writer import RANGES_A_COMMIT, ImportWriter, Stopped
 from headway.io.csv_format import CsvFormat, line_breaks
 from headway.io.csv_ranges import CsvRanges, Range
-from headway.io.lock import held_alone
 from headway.io.target import Address, Target, quoted
 from headway.pipeline import Pipeline
 from headway.text import message, told
@@ -117,16 +116,16 @@ class ImportJob:
         try:
             self.size = source.size
             refusal = (
-                f"job {self.name!r} is being run by another process, into {self.address.path}; "
+                f"job {self.name!r} is being run by another process, into {self.address}; "
                 "wait for it to end, or stop it: the same command then goes on where it stopped"
             )
-            with held_alone(self.address.lock_file(self.name), refusal=refusal):
+            with self.address.held(self.name, refusal=refusal):
                 return self._open_and_run(source)
         finally:
             source.close()
 
     def _open_and_run(self, source: CsvRanges) -> ImportResult:
-        was_there = self.address.path.exists()
+        was_there = self.address.exists()
         target = self.address.open()
         try:
             return self._run(source, target)
@@ -135,7 +134,7 @@ class ImportJob:
             untouched = self.binding is None and not was_there and target.describe(JOBS) is None
             target.close()
             if untouched:
-                self.address.path.unlink(missing_ok=True)
+                self.address.remove()
 
     def _run(self, source: CsvRanges, target: Target) -> ImportResult:
         books = Bookkeeping(target, self.name)
@@ -314,7 +313,7 @@ class ImportJob:
 
 
 def import_file(source: str | Path, target: str | Path, **options: Any) -> ImportResult:
-    """Import a CSV file into a DuckDB or SQLite database, in file order.
+    """Import a CSV file into a DuckDB, SQLite or PostgreSQL database, in file order.
 
     The options are those of ``headway import``, with underscores: `table`, `delimiter`, `encoding`,
     `no_header`, `key`, `mode`, `keep`, `process` (``"module:function"`` or a function), `tables` (a

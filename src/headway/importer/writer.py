@@ -70,6 +70,7 @@ class ImportWriter:
         """rows that got as far as the writer and were rejected or left out there"""
         self.stopped: Stopped | None = None
         self._target, self._tables, self._books, self._limit = target, tables, books, limit
+        self._alone = [table.name for table in tables if table.refusals]
         self._refusals = Refusals(target)
         self._format, self._read = format, read
         self._on_commit, self._on_stop = on_commit, on_stop
@@ -120,7 +121,7 @@ class ImportWriter:
 
     def finish(self) -> None:
         """Mark the job as finished, once everything is committed. Only for a run that reached the end."""
-        with _Transaction(self._target):
+        with _Transaction(self._target, self._alone):
             if self._fresh:
                 self._empty_replaced()
             self._books.advance(self.position, self.counts, finished=True)
@@ -144,7 +145,7 @@ class ImportWriter:
 
     def _write(self, held: list[RangeResult], *, careful: bool) -> None:
         """Write one commit; `careful` first asks the database which rows its own constraints refuse."""
-        with _Transaction(self._target):
+        with _Transaction(self._target, self._alone):
             if self._fresh:
                 self._empty_replaced()
             batches = self._batches(held)
@@ -225,7 +226,8 @@ class ImportWriter:
         return len(batch.sources)
 
     def _record(self, commit: _Commit, record: int, place: Place, fault: Fault) -> RejectRecord:
-        raw, changed = self._format.printable(place.raw)
+        text, changed = self._format.printable(place.raw)
+        raw = self._books.escaped(text)
         return RejectRecord(
             self.position.seq + record,
             self.position.file,
@@ -233,10 +235,10 @@ class ImportWriter:
             place.byte,
             place.length,
             fault.stage,
-            fault.reason,
-            fault.message,
+            self._books.escaped(fault.reason),
+            self._books.escaped(fault.message),
             raw,
-            place.raw if changed else None,
+            place.raw if changed or raw != text else None,
         )
 
 
@@ -307,11 +309,11 @@ class _Commit:
 class _Transaction:
     """A transaction of the target: committed at the end of the block, undone if it raises."""
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
+    def __init__(self, target: Target, tables: Sequence[str]) -> None:
+        self._target, self._tables = target, tables
 
     def __enter__(self) -> None:
-        self._target.begin()
+        self._target.begin(self._tables)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:

@@ -66,6 +66,11 @@ def store(type: ColumnType, values: Sequence[Any]) -> Any:
     return pa.array(values, arrow_type(type))
 
 
+def unheld(_type: ColumnType, _values: Sequence[Any]) -> Mapping[int, str]:
+    """Every value has a place."""
+    return {}
+
+
 def select(column: Any, indices: Sequence[int]) -> Any:
     """Give some values of an Arrow array."""
     return column.take(pa.array(indices, pa.int64()))

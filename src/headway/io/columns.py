@@ -136,7 +136,7 @@ class Exact(ColumnType):
             value = repr(value)
         if not isinstance(value, (int, str, Decimal)):
             raise TypeError
-        return self._context().quantize(Decimal(value), Decimal(1).scaleb(-self.scale))
+        return self._context().quantize(Decimal(value), Decimal(1).scaleb(-self.scale)) or self._zero
 
     def bulk(self, values: Sequence[Any], types: set[type]) -> Sequence[Any] | None:
         """Take columns of Decimal or of plain text."""
@@ -145,7 +145,12 @@ class Exact(ColumnType):
         elif types != {Decimal}:
             return None
         quantize, unit = self._context().quantize, Decimal(1).scaleb(-self.scale)
-        return [quantize(value, unit) for value in values]
+        return [quantize(value, unit) or self._zero for value in values]
+
+    @property
+    def _zero(self) -> Decimal:
+        """Zero, which has no sign in any database's decimal type."""
+        return Decimal(0).scaleb(-self.scale)
 
     def _context(self) -> Context:
         return Context(prec=self.precision, traps=[Inexact, InvalidOperation])

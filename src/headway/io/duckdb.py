@@ -73,7 +73,7 @@ class DuckDBTarget(Counted):
         finally:
             cursor.close()
 
-    def begin(self) -> None:
+    def begin(self, tables: Sequence[str] | None = None) -> None:
         """Begin a transaction."""
         self.execute("BEGIN")
 
