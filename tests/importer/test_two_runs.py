@@ -122,7 +122,7 @@ def test_a_mistake_does_not_remove_a_database_that_another_job_has_begun_in(
     monkeypatch.setattr(job_module, "bind", another_job_first)
     with pytest.raises(PlanError, match="key column"):
         import_file(path, target, key="wrong")
-    assert query(target, "SELECT n FROM other") == [("1",)]
+    assert query(target, "SELECT n FROM other") == [(1,)]
 
 
 def test_a_run_that_lost_the_job_cannot_commit(tmp_path: Path) -> None:

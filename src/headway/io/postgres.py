@@ -30,7 +30,7 @@ _STORED = {"int": "bigint", "float": "double precision", "timestamp": "timestamp
 _BITS = {"smallint": 16, "integer": 32, "bigint": 64}
 _NAMES = {
     "double precision": "float", "text": "text", "character varying": "text", "boolean": "bool", "date": "date",
-    "timestamp without time zone": "timestamp", "timestamp with time zone": "timestamp",
+    "timestamp without time zone": "timestamp", "timestamp with time zone": "timestamp", "json": "json",
 }  # fmt: skip
 _NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
 _REFUSALS = ("22", "23", "P0")
