@@ -51,7 +51,7 @@ class Display:
         if self._quiet:
             return
         tables = ", ".join(job.table_names)
-        click.echo(f"{job.path.name} -> {job.address} ({job.address.kind}): {tables}; job {job.name}", err=True)
+        click.echo(f"{job.sources} -> {job.address} ({job.address.kind}): {tables}; job {job.name}", err=True)
         if job.result.resumed_at is not None:
             click.echo(f"going on at row {job.result.resumed_at:,}", err=True)
         if job.schema is not None and job.schema.inferred:
@@ -66,7 +66,8 @@ class Display:
                 columns = ", ".join(f"{column.name} {column.type}" for column in table.columns)
                 key = f"; key {', '.join(table.key)}, mode {table.mode}, keep {table.keep}" if table.key else ""
                 click.echo(f"  {table.name}({columns}){key}", err=True)
-            click.echo(f"  {job.size:,} bytes, {job.workers} worker processes", err=True)
+            size = "" if job.size is None else f"{job.size:,} {job.unit}, "
+            click.echo(f"  {size}{job.workers} worker processes", err=True)
         self._said_at = time.monotonic()
         if sys.stderr.isatty():
             self._bar, self._task = _bar(job)
@@ -81,11 +82,12 @@ class Display:
         now = time.monotonic()
         if self._verbose or now - self._said_at >= SECONDS_A_LINE:
             self._said_at = now
-            share = job.bytes_done / job.size if job.size else 1.0
             figures = _figures(job)
-            left = _duration(figures["left"])
+            share = left = ""
+            if job.size:
+                share, left = f"{job.bytes_done / job.size:4.0%}  ", f"{_duration(figures['left'])} left  "
             click.echo(
-                f"{share:4.0%}  {job.counts.read:,} rows  {figures['rate']:,.0f} rows/s  {left} left  "
+                f"{share}{job.counts.read:,} rows  {figures['rate']:,.0f} rows/s  {left}"
                 f"{job.counts.rejected:,} rejects",
                 err=True,
             )
@@ -172,12 +174,12 @@ def _bottleneck(report: Any) -> str:
 def _figures(job: ImportJob) -> dict[str, Any]:
     seconds = time.monotonic() - job.started
     rows = job.counts.read - (job.result.resumed_at or 0)
-    done, todo = job.bytes_done - job.start_byte, job.size - job.bytes_done
+    done, todo = job.bytes_done - job.start_byte, (job.size or 0) - job.bytes_done
     return {
         "rows": job.counts.read,
         "rejects": job.counts.rejected,
         "rate": rows / seconds if seconds > 0 else 0.0,
-        "left": todo * seconds / done if done else None,
+        "left": todo * seconds / done if done and job.size else None,
     }
 
 

@@ -127,17 +127,18 @@ class Bookkeeping:
             finished_at,
         )
 
-    def claim(self, fingerprint: str) -> SavedJob | None:
+    def claim(self, fingerprint: str, *, restart: bool = False) -> SavedJob | None:
         """Make the job this run's, inside a transaction; an earlier run cannot commit any more.
 
-        Where nothing was committed yet, `fingerprint` is the job's from now on. Gives what was saved: read in the same transaction, it is the last that the earlier run committed.
+        `fingerprint` is the job's from now on. `restart` forgets where it stood, and the rows that it set aside,
+        which will be found again. Gives what was saved: read in the same transaction, it is the last that the
+        earlier run committed.
         """
         for table in (_JOBS_TABLE, _REJECTS_TABLE):
             if self._target.describe(table.name) is None:
                 self._target.create(table)
         moved = self._target.execute(
-            f"UPDATE {JOBS} SET epoch = epoch + 1,"
-            " fingerprint = CASE WHEN position IS NULL THEN ? ELSE fingerprint END WHERE job = ? RETURNING epoch",
+            f"UPDATE {JOBS} SET epoch = epoch + 1, fingerprint = ? WHERE job = ? RETURNING epoch",
             (fingerprint, self._job),
         )
         if not moved:
@@ -146,7 +147,17 @@ class Bookkeeping:
                 (self._job, fingerprint),
             )
         self._epoch = moved[0][0]
+        if restart:
+            self._target.execute(
+                f"UPDATE {JOBS} SET position = NULL, counts = NULL, finished_at = NULL WHERE job = ?", (self._job,)
+            )
+            self._target.execute(f"DELETE FROM {REJECTS} WHERE job = ?", (self._job,))
         return self.saved()
+
+    def left_open(self, file: str) -> bool:
+        """Whether the last record of a file was set aside because a quote was left open."""
+        sql = f"SELECT count(*) FROM {REJECTS} WHERE job = ? AND file = ? AND reason = ?"
+        return bool(self._target.execute(sql, (self._job, file, "unclosed_quote"))[0][0])
 
     def advance(self, position: Position, counts: Counts, *, finished: bool) -> None:
         """Move the position, in the transaction of what it covers. Raises HeadwayError if the job was taken over."""

@@ -14,7 +14,7 @@ from typing import Any
 from headway.errors import PlanError
 from headway.importer.schema import Schema, SchemaDeclaration
 from headway.io.columns import Int, column_type
-from headway.io.csv_ranges import Head
+from headway.io.ranges import Head
 from headway.io.table import Column, Table, Unique, checked_keep, default_mode
 from headway.io.target import ExistingColumn, ExistingTable, Target
 

@@ -1,4 +1,4 @@
-"""What a job was begun with: the content of its file, and the options that shape its result.
+"""What a job was begun with: the content of its files, and the options that shape its result.
 
 The code of a row function is not part of it: it may be mended between two runs. What does not belong
 here: where it is kept, and what a difference leads to.
@@ -13,7 +13,9 @@ from typing import Any
 
 from headway.importer.declare import Declaration
 from headway.importer.schema import Field, Schema, SchemaDeclaration
-from headway.io.csv_format import CsvFormat
+from headway.io.content import Seal
+from headway.io.inputs import InputFormat
+from headway.io.ranges import InputFile
 
 CONTENT = "content"
 SCHEMA = "--schema"
@@ -22,22 +24,19 @@ FIELDS = "fields"
 
 
 def identity(
-    content: str,
-    format: CsvFormat,
+    files: Sequence[InputFile],
+    format: InputFormat,
     *,
-    header: bool,
     process: str | Callable[..., Any] | None,
     declarations: Sequence[Declaration],
     table: str | None,
     schema: SchemaDeclaration,
     fields: Schema,
 ) -> str:
-    """Give the text that a job keeps: as JSON, `content`, `fields`, and each option's name with its value."""
+    """Give the text that a job keeps: as JSON, `content` (each file's name and seal), `fields`, and each option's value."""
     told: dict[str, Any] = {
-        CONTENT: content,
-        "--delimiter": format.delimiter,
-        "--encoding": format.encoding,
-        "--no-header": not header,
+        CONTENT: [(file.location.name, *file.seal) for file in files],
+        **format.told(files[0]),
         "--process": _reference(process),
         "--table": table,
         SCHEMA: schema.to_dict(),
@@ -50,9 +49,9 @@ def identity(
     return json.dumps(told)
 
 
-def same_content(saved: str, now: str) -> bool:
-    """Whether both speak of the same content of the file."""
-    return bool(json.loads(saved)[CONTENT] == json.loads(now)[CONTENT])
+def content(saved: str) -> list[tuple[str, Seal]]:
+    """Give the files of a job, with what each was known by."""
+    return [(name, Seal(*seal)) for name, *seal in json.loads(saved)[CONTENT]]
 
 
 def fields_of(saved: str, schema: SchemaDeclaration) -> Schema | None:

@@ -9,31 +9,64 @@ goes with a guessed type makes a reject of what would lose by it.
 from __future__ import annotations
 
 import re
+from builtins import type as type_of
 from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
 
 from headway.importer.schema import Field
-from headway.io.columns import MOST_DIGITS, Bool, ColumnType, Date, Exact, Int, Timestamp
+from headway.io.columns import MOST_DIGITS, Bool, ColumnType, Date, Exact, Float, Int, Timestamp
 
 INT = "0|-?[1-9][0-9]*"
 NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?"
 BOOL = "true|false|True|False|TRUE|FALSE"
 MOMENT = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
+_BEYOND = 10**MOST_DIGITS
 USUAL_DIGITS = 18
 """Precision of an inferred decimal, where the sample does not need more."""
 
 
-def infer(names: Sequence[str], records: Sequence[Sequence[str]]) -> dict[str, Field]:
-    """Give the fields whose type is not text. `records` have as many fields as there are names."""
+def infer(
+    names: Sequence[str],
+    records: Sequence[Sequence[Any]],
+    types: Sequence[ColumnType] | None = None,
+    *,
+    typed: bool = False,
+) -> dict[str, Field]:
+    """Give the fields whose type is not text. `records` have as many fields as there are names.
+
+    `types`: those that the source declares itself. `typed`: it has other values than texts, so that a text is one.
+    """
+    if types is not None:
+        return {name: Field(name, type, settled=True) for name, type in zip(names, types, strict=True)}
     if not records:
         return {}
     found = {}
     for name, values in zip(names, zip(*records, strict=True), strict=True):
-        present = [value for value in values if value]
+        present = [value for value in values if value not in ("", None)]
+        kinds = {*map(type_of, present)}
+        if typed or (kinds and kinds != {str}):
+            if (type := _of_values(present, kinds)) is not None:
+                found[name] = Field(name, type, seen=len(records), settled=True)
+            continue
         for form, type in _candidates(present) if present else ():
             if all(map(re.compile(form).fullmatch, present)) and not type.fit(present)[1]:
                 found[name] = Field(name, type, form=form, seen=len(records), settled=True)
                 break
     return found
+
+
+def _of_values(present: Sequence[Any], kinds: set[type_of]) -> ColumnType | None:
+    """Give the type of values that have one; None where only text holds all of them as they are."""
+    candidates: list[ColumnType] = []
+    if kinds == {bool}:
+        candidates = [Bool()]
+    elif kinds == {int}:
+        candidates = [Int()]
+    elif kinds <= {int, Decimal}:
+        decimal = _decimal([f"{value:f}" for value in present if abs(value) < _BEYOND])
+        candidates = [*([decimal] if decimal else []), Float()]
+    return next((type for type in candidates if not type.fit(present)[1]), None)
 
 
 def _candidates(present: Sequence[str]) -> Sequence[tuple[str, ColumnType]]:

@@ -27,7 +27,7 @@ from typing import Any
 
 from headway.errors import PlanError
 from headway.io.columns import ColumnType, Text, column_type
-from headway.io.csv_ranges import Head
+from headway.io.ranges import Head
 from headway.io.table import Column, Unique, unique_names
 
 OTHERS = "*"
@@ -85,7 +85,7 @@ class Field:
         if self.pattern is not None:
             fits = re.compile(self.pattern).fullmatch
             for index, value in enumerate(values):
-                if value and not fits(value):
+                if value not in ("", None) and not fits(value if isinstance(value, str) else str(value)):
                     broken.setdefault(index, ("pattern", f"column {self.name}: {_shown(value)} is no {self.pattern}"))
         if self.form is not None and not _all_match(self.form, values):
             fits = re.compile(self.form).fullmatch
