@@ -85,7 +85,7 @@ def test_a_value_behind_the_sample_that_would_lose_by_the_inferred_type_is_a_rej
     run: Any, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "headway.importer.job.sample", lambda source: [["1", "2.50", "2024-01-01"], ["2", "3.00", "2024-01-02"]]
+        "headway.io.ranges.Ranges.sample", lambda ranges: [["1", "2.50", "2024-01-01"], ["2", "3.00", "2024-01-02"]]
     )
     run("a,b,c\n1,2.50,2024-01-01\n007,1.00,2024-01-01\n3,1.001,2024-01-01\n4,,soon\n-5,1,\n", target)
     assert [line for line, *_ in rejects(target)] == [3, 4, 5]
