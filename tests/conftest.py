@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from support.census import Census
+from support.targets import Targets, targets
 
 
 @pytest.fixture(autouse=True)
@@ -17,3 +19,16 @@ def nothing_is_left() -> Iterator[None]:
     left = before.left()
     if left:
         pytest.fail("left behind:\n  " + "\n  ".join(left), pytrace=False)
+
+
+@pytest.fixture(scope="session", name="targets")
+def all_targets() -> Iterator[Targets]:
+    """Databases of every kind, empty; a server runs for the whole session."""
+    with targets() as made:
+        yield made
+
+
+@pytest.fixture
+def target(request: pytest.FixtureRequest, targets: Targets, tmp_path: Path) -> str:
+    """The address of an empty database; which, an indirect parameter says."""
+    return targets.fresh(request.param, tmp_path)

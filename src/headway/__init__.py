@@ -29,7 +29,8 @@ if TYPE_CHECKING:
         TooManyFailures,
         WorkerDied,
     )  # fmt: skip
-    from headway.importer.job import ImportResult, import_file
+    from headway.importer.job import import_file
+    from headway.importer.result import ImportResult
     from headway.importer.rowfunction import Reject, rows
     from headway.io.deadletter import read_dead_letters
     from headway.pipeline import Pipeline
@@ -45,7 +46,8 @@ _HOMES = {
         "CheckpointError", "Failure", "HeadwayError", "InternalError", "ItemTimeout", "PlanError", "PredecessorFailed",
         "RetryAfter", "RunError", "RunErrors", "SinkError", "SourceError", "StageError", "StallError", "TooManyFailures", "WorkerDied",
     ),
-    "headway.importer.job": ("ImportResult", "import_file"),
+    "headway.importer.job": ("import_file",),
+    "headway.importer.result": ("ImportResult",),
     "headway.importer.rowfunction": ("Reject", "rows"),
     "headway.io.deadletter": ("read_dead_letters",),
     "headway.pipeline": ("Pipeline",),

@@ -17,6 +17,7 @@ import pytest
 
 from headway import import_file
 from support.importing import query
+from support.targets import TARGETS, in_file_order
 
 ROOT = Path(__file__).parents[2]
 GENERATOR = ROOT.parent / "shared" / "data" / "generate.py"
@@ -43,7 +44,7 @@ def expected_ledger(path: Path, bad: set[int]) -> list[tuple[Any, ...]]:
         ]
 
 
-def check(path: Path, target: Path) -> None:
+def check(path: Path, target: str) -> None:
     folder = path.parent
     truth = json.loads((folder / "truth.json").read_text())
     expected = [json.loads(line) for line in (folder / "rejects.jsonl").read_text().splitlines()]
@@ -61,7 +62,7 @@ def check(path: Path, target: Path) -> None:
         assert data[byte + length : byte + length + 1] in (b"\n", b"\r")
 
     ledger = query(target, "SELECT id, account, CAST(ts AS VARCHAR), CAST(amount AS VARCHAR), currency,"
-                           " CAST(balance AS VARCHAR), description FROM ledger ORDER BY rowid")  # fmt: skip
+                           " CAST(balance AS VARCHAR), description FROM ledger ORDER BY " + in_file_order(target, "id"))  # fmt: skip
     good = expected_ledger(path, {r["row"] for r in expected})
     assert len(good) == truth["good"]
     assert ledger == good, "every row, in file order"
@@ -73,7 +74,7 @@ def check(path: Path, target: Path) -> None:
     assert len(found) == truth["accounts_touched"]
 
 
-def imported(path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def imported(path: Path, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUSTOMERS", str(path.with_name("customers.csv")))
     result = import_file(
         path,
@@ -92,21 +93,21 @@ def imported(path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.report.complete
 
 
-@pytest.mark.parametrize("target", ["bank.duckdb", "bank.db"])
+@pytest.mark.parametrize("target", TARGETS, indirect=True)
 @pytest.mark.parametrize("how", [(), ("--crlf", "--bom"), ("--rich", "0.9", "--accounts", "50")])
 def test_twenty_thousand_rows_end_as_the_generator_says(
     target: str, how: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = generated(tmp_path, 20_000, *how)
-    imported(path, tmp_path / target, monkeypatch)
-    check(path, tmp_path / target)
+    imported(path, target, monkeypatch)
+    check(path, target)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["bank.duckdb", "bank.db"])
+@pytest.mark.parametrize("target", TARGETS, indirect=True)
 def test_two_hundred_thousand_rows_end_as_the_generator_says(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = generated(tmp_path, 200_000)
-    imported(path, tmp_path / target, monkeypatch)
-    check(path, tmp_path / target)
+    imported(path, target, monkeypatch)
+    check(path, target)

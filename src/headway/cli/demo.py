@@ -90,7 +90,7 @@ def _generate(file: Path, rows: int) -> Answers:
 
 def _check(bank: Path, answers: Answers) -> Iterator[str]:
     """Compare the database with the answers; give what differs."""
-    target = Address("duckdb", bank).open()
+    target = Address("duckdb", str(bank)).open()
     try:
         yield from _check_ledger(target, answers)
         yield from _check_balances(target, answers)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
 
 from headway.cli.import_display import Display, summary, warn
 from headway.errors import HeadwayError, RunErrors
-from headway.importer.job import ImportJob, TooManyRejects
+from headway.importer.job import ImportJob
+from headway.importer.result import TooManyRejects
 
 REJECTS_STATUS = 3
 _DELIMITERS = {"\\t": "\t", "tab": "\t"}
@@ -24,15 +24,32 @@ _LATER = "not available in this version"
     "target",
     metavar="TARGET",
     required=True,
-    help="bank.duckdb, bank.db, bank.sqlite, duckdb:///..., sqlite:///...",
+    help="bank.duckdb, bank.db, bank.sqlite, duckdb:///..., sqlite:///..., postgresql://...",
 )
-@click.option("--table", metavar="NAME", help="Table to write; by default the file's name.")
-@click.option("--format", "format_", metavar="FORMAT", default="csv", show_default=True, help="csv.")
+@click.option(
+    "--table", metavar="NAME", help="Table to write; by default the file's name. Needed with several sources."
+)
+@click.option("--format", metavar="FORMAT", help="csv, jsonl or parquet; by default as the name tells.")
 @click.option(
     "--delimiter", metavar="C", help="Between fields: one character, or tab. By default a comma; a tab for .tsv files."
 )
-@click.option("--encoding", metavar="E", default="utf-8", show_default=True, help="utf-8, latin-1, cp1252, ...")
+@click.option("--quote", metavar="C", help='Around fields: one character, or none. By default ".')
+@click.option("--escape", metavar="C", help="Before a quote within quotes; by default a quote is doubled.")
+@click.option(
+    "--encoding",
+    metavar="E",
+    help="utf-8, utf-16, latin-1, cp1252, ... By default UTF-8, or as a byte order mark tells.",
+)
 @click.option("--no-header", is_flag=True, help="The first record is a row; columns are column_1, column_2, ...")
+@click.option(
+    "--schema", metavar="FILE.toml", help="Types and rules of the columns; by default the types are inferred."
+)
+@click.option(
+    "--column",
+    metavar="NAME=TYPE",
+    multiple=True,
+    help="Type of a column: int, decimal(18,2), float, text, bool, date, timestamp, json. The name * stands for all others.",
+)
 @click.option("--key", metavar="COL[,COL]", default="", help="Columns that identify a row.")
 @click.option(
     "--mode",
@@ -59,14 +76,15 @@ _LATER = "not available in this version"
 @click.option("--json", "as_json", is_flag=True, help="Print counts and the report as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no summary.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tables, types and every commit.")
-@click.option("--schema", metavar="FILE.toml", hidden=True)
-@click.option("--column", metavar="NAME=TYPE", multiple=True, hidden=True)
-@click.option("--restart", is_flag=True, hidden=True)
-@click.option("--accept-changed", is_flag=True, hidden=True)
+@click.option("--restart", is_flag=True, help="Begin again: forget where the job stood. Tables keep their rows.")
+@click.option("--accept-changed", is_flag=True, help="Import what was added to a file that has only grown.")
 @click.option("--dry-run", is_flag=True, hidden=True)
 @click.option("--ui", is_flag=True, hidden=True)
 def import_command(sources: tuple[str, ...], as_json: bool, quiet: bool, verbose: bool, **options: Any) -> int:
-    """Import a CSV file into a DuckDB or SQLite database, in file order.
+    """Import CSV, JSON lines or Parquet into a DuckDB, SQLite or PostgreSQL database, in file order.
+
+    A SOURCE is a file (plain, .gz, .bz2, .zst or .xz), a pattern in quotes, an address such as
+    https://... or s3://..., or - for standard input. Several are one job.
 
     Rows that cannot be written are set aside with line, byte offset and reason in the table
     _headway_rejects; their neighbours are not touched. Ctrl-C finishes what was read and stops; the
@@ -74,13 +92,15 @@ def import_command(sources: tuple[str, ...], as_json: bool, quiet: bool, verbose
 
     Status: 0 done, 1 failed, 2 usage, 3 too many rejects, 130 interrupted, 143 terminated.
     """
-    _refuse_later(sources, options)
+    _refuse_later(options)
     options = {name: value for name, value in options.items() if value not in (None, "")}
     options["delimiter"] = _DELIMITERS.get(options.get("delimiter", ""), options.get("delimiter"))
+    if options.get("quote") == "none":
+        options["quote"] = None
     target = options.pop("target")
     with Display(quiet=quiet, verbose=verbose) as display:
         job = ImportJob(
-            sources[0], target, begin=display.begin, advance=display.advance, stopping=display.stopping, **options
+            sources, target, begin=display.begin, advance=display.advance, stopping=display.stopping, **options
         )
         try:
             job.run()
@@ -114,22 +134,8 @@ def _show(job: ImportJob, *, as_json: bool, quiet: bool, verbose: bool) -> None:
     warn(job.result)
 
 
-def _refuse_later(sources: tuple[str, ...], options: dict[str, Any]) -> None:
+def _refuse_later(options: dict[str, Any]) -> None:
     """Refuse what a later version will do, rather than accept and ignore it."""
-    if len(sources) > 1:
-        raise click.UsageError(f"several sources are {_LATER}; import one file after the other")
-    source = sources[0]
-    if source == "-":
-        raise click.UsageError(f"standard input is {_LATER}; write it to a file first")
-    if "://" in source:
-        raise click.UsageError(f"addresses are {_LATER}; download {source} first")
-    if any(char in source for char in "*?[") and not Path(source).exists():
-        raise click.UsageError(f"patterns are {_LATER}; name one file")
-    kind = options.pop("format_")
-    if kind != "csv":
-        known = f"is {_LATER}" if kind in ("jsonl", "parquet") else "is not known"
-        raise click.UsageError(f"--format {kind} {known}; there is csv")
-    for name in ("schema", "column", "restart", "accept_changed", "dry_run", "ui"):
+    for name in ("dry_run", "ui"):
         if options.pop(name):
-            instead = "; declare types with --tables FILE.toml" if name in ("schema", "column") else ""
-            raise click.UsageError(f"--{name.replace('_', '-')} is {_LATER}{instead}")
+            raise click.UsageError(f"--{name.replace('_', '-')} is {_LATER}")

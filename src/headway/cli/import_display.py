@@ -10,7 +10,8 @@ from typing import Any, Self
 
 import click
 
-from headway.importer.job import ImportJob, ImportResult
+from headway.importer.job import ImportJob
+from headway.importer.result import ImportResult
 from headway.importer.stopping import DRAIN_S
 
 SECONDS_A_LINE = 5.0
@@ -50,15 +51,23 @@ class Display:
         if self._quiet:
             return
         tables = ", ".join(job.table_names)
-        click.echo(f"{job.path.name} -> {job.address.path} ({job.address.kind}): {tables}; job {job.name}", err=True)
+        click.echo(f"{job.sources} -> {job.address} ({job.address.kind}): {tables}; job {job.name}", err=True)
         if job.result.resumed_at is not None:
             click.echo(f"going on at row {job.result.resumed_at:,}", err=True)
+        if job.schema is not None and job.schema.inferred:
+            columns = ", ".join(f"{field.name} {field.type}" for field in job.schema.fields)
+            click.echo(
+                f"columns, inferred from the first {job.schema.inferred:,} rows: {columns}; "
+                "say --column NAME=TYPE where one should be another",
+                err=True,
+            )
         if self._verbose and job.binding is not None:
             for table in job.binding.tables:
                 columns = ", ".join(f"{column.name} {column.type}" for column in table.columns)
                 key = f"; key {', '.join(table.key)}, mode {table.mode}, keep {table.keep}" if table.key else ""
                 click.echo(f"  {table.name}({columns}){key}", err=True)
-            click.echo(f"  {job.size:,} bytes, {job.workers} worker processes", err=True)
+            size = "" if job.size is None else f"{job.size:,} {job.unit}, "
+            click.echo(f"  {size}{job.workers} worker processes", err=True)
         self._said_at = time.monotonic()
         if sys.stderr.isatty():
             self._bar, self._task = _bar(job)
@@ -73,11 +82,12 @@ class Display:
         now = time.monotonic()
         if self._verbose or now - self._said_at >= SECONDS_A_LINE:
             self._said_at = now
-            share = job.bytes_done / job.size if job.size else 1.0
             figures = _figures(job)
-            left = _duration(figures["left"])
+            share = left = ""
+            if job.size:
+                share, left = f"{job.bytes_done / job.size:4.0%}  ", f"{_duration(figures['left'])} left  "
             click.echo(
-                f"{share:4.0%}  {job.counts.read:,} rows  {figures['rate']:,.0f} rows/s  {left} left  "
+                f"{share}{job.counts.read:,} rows  {figures['rate']:,.0f} rows/s  {left}"
                 f"{job.counts.rejected:,} rejects",
                 err=True,
             )
@@ -116,7 +126,7 @@ def summary(result: ImportResult, job: ImportJob) -> str:
     if result.resumed_at is not None:
         lines[1] += f"; went on at row {result.resumed_at:,}"
     if result.rejected:
-        lines.append(f"rejects, in table _headway_rejects of {job.address.path}:")
+        lines.append(f"rejects, in table _headway_rejects of {job.address}:")
         lines += _reasons(result)
     return "\n".join(lines)
 
@@ -164,12 +174,12 @@ def _bottleneck(report: Any) -> str:
 def _figures(job: ImportJob) -> dict[str, Any]:
     seconds = time.monotonic() - job.started
     rows = job.counts.read - (job.result.resumed_at or 0)
-    done, todo = job.bytes_done - job.start_byte, job.size - job.bytes_done
+    done, todo = job.bytes_done - job.start_byte, (job.size or 0) - job.bytes_done
     return {
         "rows": job.counts.read,
         "rejects": job.counts.rejected,
         "rate": rows / seconds if seconds > 0 else 0.0,
-        "left": todo * seconds / done if done else None,
+        "left": todo * seconds / done if done and job.size else None,
     }
 
 

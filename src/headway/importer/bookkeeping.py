@@ -127,28 +127,37 @@ class Bookkeeping:
             finished_at,
         )
 
-    def claim(self, fingerprint: str) -> SavedJob | None:
+    def claim(self, fingerprint: str, *, restart: bool = False) -> SavedJob | None:
         """Make the job this run's, inside a transaction; an earlier run cannot commit any more.
 
-        Where nothing was committed yet, `fingerprint` is the job's from now on. Gives what was saved: read in the same transaction, it is the last that the earlier run committed.
+        `fingerprint` is the job's from now on. `restart` forgets where it stood, and the rows that it set aside,
+        which will be found again. Gives what was saved: read in the same transaction, it is the last that the
+        earlier run committed.
         """
         for table in (_JOBS_TABLE, _REJECTS_TABLE):
             if self._target.describe(table.name) is None:
                 self._target.create(table)
-        found = self._target.execute(f"SELECT epoch FROM {JOBS} WHERE job = ?", (self._job,))
-        if found:
-            self._epoch = found[0][0] + 1
-            self._target.execute(
-                f"UPDATE {JOBS} SET epoch = ?, fingerprint = CASE WHEN position IS NULL THEN ? ELSE fingerprint END"
-                " WHERE job = ?",
-                (self._epoch, fingerprint, self._job),
+        moved = self._target.execute(
+            f"UPDATE {JOBS} SET epoch = epoch + 1, fingerprint = ? WHERE job = ? RETURNING epoch",
+            (fingerprint, self._job),
+        )
+        if not moved:
+            moved = self._target.execute(
+                f"INSERT INTO {JOBS} (job, epoch, fingerprint) VALUES (?, 1, ?) RETURNING epoch",
+                (self._job, fingerprint),
             )
-        else:
-            self._epoch = 1
+        self._epoch = moved[0][0]
+        if restart:
             self._target.execute(
-                f"INSERT INTO {JOBS} (job, epoch, fingerprint) VALUES (?, ?, ?)", (self._job, self._epoch, fingerprint)
+                f"UPDATE {JOBS} SET position = NULL, counts = NULL, finished_at = NULL WHERE job = ?", (self._job,)
             )
+            self._target.execute(f"DELETE FROM {REJECTS} WHERE job = ?", (self._job,))
         return self.saved()
+
+    def left_open(self, file: str) -> bool:
+        """Whether the last record of a file was set aside because a quote was left open."""
+        sql = f"SELECT count(*) FROM {REJECTS} WHERE job = ? AND file = ? AND reason = ?"
+        return bool(self._target.execute(sql, (self._job, file, "unclosed_quote"))[0][0])
 
     def advance(self, position: Position, counts: Counts, *, finished: bool) -> None:
         """Move the position, in the transaction of what it covers. Raises HeadwayError if the job was taken over."""
@@ -163,15 +172,17 @@ class Bookkeeping:
     def reject(self, rejects: Sequence[RejectRecord]) -> None:
         """Store rows that were set aside."""
         if rejects:
-            columns: list[Any] = [
-                [self._job] * len(rejects),
-                [1] * len(rejects),
-                *map(list, zip(*rejects, strict=True)),
-            ]
+            columns: list[Any] = [[self._job] * len(rejects), [1] * len(rejects), *zip(*rejects, strict=True)]
             kinds = [column.type for column in _REJECTS_TABLE.columns]
             stored = [self._codec.store(kind, values) for kind, values in zip(kinds, columns, strict=True)]
             batch = self._target.decode(_REJECTS_TABLE, [self._codec.pack(_REJECTS_TABLE, stored)])
             self._target.insert(_REJECTS_TABLE, batch)
+
+    def escaped(self, text: str) -> str:
+        r"""Write what no text of the target can hold as \\xNN."""
+        for char in self._target.forbidden:
+            text = text.replace(char, f"\\x{ord(char):02x}")
+        return text
 
     def export_rejects(self, path: Path) -> int:
         """Write the job's rejects as JSON lines, replacing the file at once; give their number."""

@@ -57,6 +57,11 @@ class Collector:
                 shaper.forget(record)
             raise
 
+    def add_columns(self, sources: array[int], columns: Sequence[Sequence[Any]]) -> None:
+        """Take rows of the default table as columns; `sources`: the record of each row, ascending."""
+        assert self._default is not None
+        self._default.add_columns(sources, columns)
+
     def _add_rows(self, record: int, tables: Mapping[str, Any]) -> int:
         count = 0
         for name, given in tables.items():
@@ -81,10 +86,8 @@ class Collector:
         unfit: dict[int, Unfit] = {}
         stored = {}
         for name, shaper in self._shapers.items():
-            rows, sources = shaper.rows, shaper.sources
-            shaper.rows, shaper.sources = [], array("q")
-            if rows:
-                stored[name] = shaper.store(rows, sources, unfit), sources
+            if shaper.sources:
+                stored[name] = shaper.take(unfit)
         result = {}
         for name, (columns, sources) in stored.items():
             if unfit:
@@ -99,10 +102,11 @@ class Collector:
 class _Shaper:
     """One table's rows as tuples in column order."""
 
-    __slots__ = ("_codec", "_get", "_names", "rows", "sources", "table", "width")
+    __slots__ = ("_codec", "_columns", "_get", "_names", "rows", "sources", "table", "width")
 
     def __init__(self, table: Table, codec: Codec) -> None:
         self.table, self.rows, self.sources = table, list[tuple[Any, ...]](), array("q")
+        self._columns: list[Sequence[Any]] | None = None
         self._codec, self._names, self.width = codec, table.names, len(table.names)
         self._get: Callable[[Any], tuple[Any, ...]] = (
             itemgetter(*self._names) if len(self._names) > 1 else lambda row: (row[self._names[0]],)
@@ -111,6 +115,14 @@ class _Shaper:
     def add(self, record: int, row: Any) -> None:
         self.rows.append(row if type(row) is tuple and len(row) == self.width else self._shape(row))
         self.sources.append(record)
+
+    def add_columns(self, sources: array[int], columns: Sequence[Sequence[Any]]) -> None:
+        """Take whole columns; of one range either these or rows."""
+        if self._columns is None:
+            self._columns = list(columns)
+        else:
+            self._columns = [[*old, *new] for old, new in zip(self._columns, columns, strict=True)]
+        self.sources.extend(sources)
 
     def forget(self, record: int) -> None:
         while self.sources and self.sources[-1] == record:
@@ -140,10 +152,18 @@ class _Shaper:
             raise Unfit("unknown_column", f"table {self.table.name} has no column {unknown[0]!r}; it has {columns}")
         return tuple(map(row.get, self._names))
 
-    def store(self, rows: list[tuple[Any, ...]], sources: Sequence[int], unfit: dict[int, Unfit]) -> list[Any]:
+    def take(self, unfit: dict[int, Unfit]) -> tuple[list[Any], array[int]]:
+        """Give the columns as the target has them, and the record of each row; what was taken is forgotten here."""
+        columns, sources = self._columns, self.sources
+        if columns is None:
+            columns = list(zip(*self.rows, strict=True))
+        self._columns, self.rows, self.sources = None, [], array("q")
+        return self._store(columns, sources, unfit), sources
+
+    def _store(self, given: Sequence[Sequence[Any]], sources: Sequence[int], unfit: dict[int, Unfit]) -> list[Any]:
         """Give the columns as the target has them; note in `unfit` the first fault of each record."""
         columns = []
-        for column, values in zip(self.table.columns, zip(*rows, strict=True), strict=True):
+        for column, values in zip(self.table.columns, given, strict=True):
             stored = self._codec.quick(column.type, values)
             if stored is None:
                 fitting, misfits = column.type.fit(values)
@@ -154,6 +174,8 @@ class _Shaper:
                     for index, value in enumerate(fitting):
                         if value is None:
                             unfit.setdefault(sources[index], Unfit(reason, f"column {column.name} must not be empty"))
+                for index, what in self._codec.unheld(column.type, fitting).items():
+                    unfit.setdefault(sources[index], Unfit(f"bad_{column.type.kind}", f"column {column.name}: {what}"))
                 stored = self._codec.store(column.type, fitting)
             columns.append(stored)
         return columns

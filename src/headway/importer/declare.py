@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import PlanError
+from headway.importer.schema import Schema, SchemaDeclaration
 from headway.io.columns import Int, column_type
-from headway.io.csv_ranges import Head
-from headway.io.table import Column, Table, Unique, checked_keep, default_mode, unique_names
+from headway.io.ranges import Head
+from headway.io.table import Column, Table, Unique, checked_keep, default_mode
 from headway.io.target import ExistingColumn, ExistingTable, Target
 
 _KEYS = ("columns", "key", "mode", "keep")
@@ -73,37 +74,41 @@ def bind(
     has_function: bool,
     default: str | None,
     file: str | Path = "the file",
+    schema: Schema | None = None,
 ) -> Binding:
-    """Settle names, columns and types against the header and the database. Raises PlanError."""
+    """Settle names, columns and types against the header, the schema and the database. Raises PlanError."""
+    schema = schema if schema is not None else SchemaDeclaration().bound(SchemaDeclaration().names_of(head))
     if default is not None and default not in [declaration.name for declaration in declarations]:
         raise PlanError(f"--table {default}: the tables declared are {', '.join(d.name for d in declarations)}")
     if len(declarations) > 1 and not has_function:
         raise PlanError("several tables need a row function that says what goes where: --process MODULE:FUNCTION")
-    names = unique_names(head.names if head.names is not None else [""] * head.width)
+    names = schema.names
     tables, missing = [], []
+    plain = default if len(declarations) > 1 else declarations[0].name  # the table of a plain row
     for declaration in declarations:
         existing = target.describe(declaration.name)
         if declaration.columns is None and existing is None:
-            columns = tuple(map(Column, names))
+            columns = schema.columns()
             if not columns:
                 raise PlanError(f"{file} is empty: there is no header to make a table from")
         else:
             columns = declaration.columns or _adopted(
-                declaration.name, existing, names, head, has_function=has_function
+                declaration.name, existing, schema, head, has_function=has_function
             )
         if existing is None:
-            missing.append(declaration.bound(columns))
+            unique = schema.uniques([column.name for column in columns]) if declaration.name == plain else ()
+            missing.append(declaration.bound(columns, unique))
             tables.append(missing[-1])
         else:
             columns = tuple(_checked(declaration.name, column, existing, target) for column in columns)
             table = declaration.bound(columns, existing.uniques)
             _check_rest(table, existing)
-            tables.append(table)
+            tables.append(_kept_unique(table, schema) if declaration.name == plain else table)
     projection = None
     if not has_function:
         names, projection = _projection(tables[0], names, head)
-    if default is None and len(tables) == 1:
-        default = tables[0].name
+    default = plain
+    _check_uniques(schema, next((table for table in tables if table.name == plain), None))
     return Binding(names, tuple(tables), default, projection, tuple(missing))
 
 
@@ -120,7 +125,7 @@ def _projection(table: Table, names: tuple[str, ...], head: Head) -> tuple[tuple
 
 
 def _adopted(
-    table: str, existing: ExistingTable | None, names: Sequence[str], head: Head, *, has_function: bool
+    table: str, existing: ExistingTable | None, schema: Schema, head: Head, *, has_function: bool
 ) -> tuple[Column, ...]:
     """Take the columns from a table that is there: all for a function or without a header, else the file's."""
     columns = existing.columns if existing is not None else ()
@@ -128,14 +133,46 @@ def _adopted(
     if has_function or (head.names is None and len(columns) == head.width):
         chosen = list(columns)
     else:
-        unknown = [name for name in names if name.casefold() not in by_name]
+        unknown = [name for name in schema.names if name.casefold() not in by_name]
         if unknown:
             raise PlanError(
                 f"table {table} has no column {unknown[0]!r} as the file does; it has "
                 f"{', '.join(column.name for column in columns)}. Choose another --table, or declare it with --tables"
             )
-        chosen = [by_name[name.casefold()] for name in names]
-    return tuple(Column(column.name, _type_of(table, column), column.required) for column in chosen)
+        chosen = [by_name[name.casefold()] for name in schema.names]
+    fields = {} if has_function else {field.name.casefold(): field for field in schema.fields if field.settled}
+    return tuple(
+        Column(column.name, field.type, field.required or column.required)
+        if (field := fields.get(column.name.casefold()))
+        else Column(column.name, _type_of(table, column), column.required)
+        for column in chosen
+    )
+
+
+def _kept_unique(table: Table, schema: Schema) -> Table:
+    """Give the table with the schema's own reason for what it keeps unique."""
+    ours = {unique.columns: unique for unique in schema.uniques(table.names)}
+    return replace(table, uniques=tuple(ours.get(unique.columns, unique) for unique in table.uniques))
+
+
+def _check_uniques(schema: Schema, table: Table | None) -> None:
+    """Refuse a unique column that nothing keeps unique."""
+    kept = [unique.columns for unique in table.uniques] + [table.key] if table is not None else []
+    names = {name.casefold(): name for name in table.names} if table is not None else {}
+    for field in schema.fields:
+        if not field.unique:
+            continue
+        column = names.get(field.name.casefold())
+        if table is None or column is None:
+            where = f"table {table.name}" if table is not None else "a table that plain rows go to"
+            raise PlanError(
+                f"the schema's column {field.name!r} is unique, which {where} would keep; it has no such one"
+            )
+        if (column,) not in kept:
+            raise PlanError(
+                f"table {table.name} is there already and nothing keeps ({column}) unique in it; "
+                f"create a unique index on ({column}) first, or choose another --table"
+            )
 
 
 def _type_of(table: str, column: ExistingColumn) -> Any:

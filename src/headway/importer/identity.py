@@ -1,4 +1,4 @@
-"""What a job was begun with: the content of its file, and the options that shape its result.
+"""What a job was begun with: the content of its files, and the options that shape its result.
 
 The code of a row function is not part of it: it may be mended between two runs. What does not belong
 here: where it is kept, and what a difference leads to.
@@ -12,28 +12,35 @@ from pathlib import Path
 from typing import Any
 
 from headway.importer.declare import Declaration
-from headway.io.csv_format import CsvFormat
+from headway.importer.schema import Field, Schema, SchemaDeclaration
+from headway.io.content import Seal
+from headway.io.inputs import InputFormat
+from headway.io.ranges import InputFile
 
 CONTENT = "content"
+SCHEMA = "--schema"
+FIELDS = "fields"
+"""The types and rules of the source's fields, also those that were inferred; no option of their own."""
 
 
 def identity(
-    content: str,
-    format: CsvFormat,
+    files: Sequence[InputFile],
+    format: InputFormat,
     *,
-    header: bool,
     process: str | Callable[..., Any] | None,
     declarations: Sequence[Declaration],
     table: str | None,
+    schema: SchemaDeclaration,
+    fields: Schema,
 ) -> str:
-    """Give the text that a job keeps: as JSON, `content` and each option's name with its value."""
+    """Give the text that a job keeps: as JSON, `content` (each file's name and seal), `fields`, and each option's value."""
     told: dict[str, Any] = {
-        CONTENT: content,
-        "--delimiter": format.delimiter,
-        "--encoding": format.encoding,
-        "--no-header": not header,
+        CONTENT: [(file.location.name, *file.seal) for file in files],
+        **format.told(files[0]),
         "--process": _reference(process),
         "--table": table,
+        SCHEMA: schema.to_dict(),
+        FIELDS: [field.to_dict() for field in fields.fields],
     }
     if any(declaration.columns is not None for declaration in declarations):
         told["--tables"] = [_declared(declaration) for declaration in declarations]
@@ -42,9 +49,17 @@ def identity(
     return json.dumps(told)
 
 
-def same_content(saved: str, now: str) -> bool:
-    """Whether both speak of the same content of the file."""
-    return bool(json.loads(saved)[CONTENT] == json.loads(now)[CONTENT])
+def content(saved: str) -> list[tuple[str, Seal]]:
+    """Give the files of a job, with what each was known by."""
+    return [(name, Seal(*seal)) for name, *seal in json.loads(saved)[CONTENT]]
+
+
+def fields_of(saved: str, schema: SchemaDeclaration) -> Schema | None:
+    """Give the fields that a job was begun with, if the same was declared then; what was inferred stays as it was."""
+    told = json.loads(saved)
+    if FIELDS not in told or told.get(SCHEMA) != json.loads(json.dumps(schema.to_dict())):
+        return None
+    return Schema(tuple(map(Field.from_dict, told[FIELDS])))
 
 
 def differences(saved: str, now: str) -> list[str]:
@@ -53,10 +68,11 @@ def differences(saved: str, now: str) -> list[str]:
     found = []
     for name in dict.fromkeys((*after, *before)):
         then, here = before.get(name), after.get(name)
-        if name == CONTENT or then == here:
+        if name in (CONTENT, FIELDS) or then == here:
             continue
-        if name == "--tables":
-            there = "with other tables" if then and here else ("with --tables" if then else "without --tables")
+        if name in ("--tables", SCHEMA):
+            other = "with other tables" if name == "--tables" else "with another --schema or --column"
+            there = other if then and here else (f"with {name}" if then else f"without {name}")
             found.append(f"{there}{_first_difference(then, here)}")
         elif name == "--no-header":
             found.append("with --no-header" if then else "without --no-header")

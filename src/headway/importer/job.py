@@ -1,4 +1,4 @@
-"""The import job: one file into the tables of one target, in file order.
+"""The import job: files into the tables of one target, in file order.
 
 Put together from a source of ranges, one stage that parses them in processes, and one ordered
 writer. What does not belong here: how any of the three works, and what a terminal shows.
@@ -9,76 +9,32 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headway.errors import CheckpointError, HeadwayError, PlanError, RunError, StageError, TooManyFailures, WorkerDied
+from headway.errors import HeadwayError, PlanError, RunError, StageError, WorkerDied
 from headway.importer.bookkeeping import JOBS, Bookkeeping, Counts, Position, SavedJob
 from headway.importer.declare import Binding, Declaration, bind, read_tables
-from headway.importer.identity import differences, identity, same_content
+from headway.importer.identity import fields_of, identity
+from headway.importer.infer import infer
 from headway.importer.limits import RejectLimit
-from headway.importer.parse import ParseJob, open_parser, parse_range, read_range
+from headway.importer.parse import ParseJob, open_parser, parse_range
 from headway.importer.report import in_rows
+from headway.importer.result import ImportResult, TooManyRejects
+from headway.importer.resume import check_end, check_files, check_options, check_restart
 from headway.importer.rowfunction import load
+from headway.importer.rowstep import RowJob
+from headway.importer.schema import Schema, SchemaDeclaration
 from headway.importer.stopping import run_until_stopped
 from headway.importer.writer import RANGES_A_COMMIT, ImportWriter, Stopped
-from headway.io.csv_format import CsvFormat, line_breaks
-from headway.io.csv_ranges import CsvRanges, Range
-from headway.io.lock import held_alone
-from headway.io.target import Address, Target
+from headway.io.inputs import InputFormat, Sources, open_ranges
+from headway.io.ranges import Range, Ranges
+from headway.io.target import Address, Target, quoted
 from headway.pipeline import Pipeline
 from headway.text import message, told
 from headway.watch.report import Report
-
-TAB_SUFFIXES = (".tsv", ".tab")
-
-
-@dataclass(slots=True)
-class ImportResult:
-    """What an import did. `read = written + rejected + skipped + filtered`, in source rows.
-
-    They count the whole job, also what an earlier run of it did; `resumed_at` is the row at which
-    this run began, None if at the first. `seconds` and `rate` (rows/s) are of this run. `tables`:
-    rows that this run added to each table; `upserts`: for tables whose rows are overwritten, output
-    rows written, an overwritten one counted again. `report`: the pipeline's own.
-    """
-
-    job: str
-    read: int = 0
-    written: int = 0
-    rejected: int = 0
-    skipped: int = 0
-    filtered: int = 0
-    resumed_at: int | None = None
-    seconds: float = 0.0
-    rate: float = 0.0
-    tables: dict[str, int] = field(default_factory=dict)
-    upserts: dict[str, int] = field(default_factory=dict)
-    report: Any = None
-    reasons: dict[str, int] = field(default_factory=dict)
-    """rows that this run set aside, by reason"""
-    firsts: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """line and message of the first of each reason"""
-    finished: bool = False
-    """the end of the file was reached, by this run or an earlier one"""
-    already_finished: bool = False
-    """an earlier run had finished the job: nothing was done"""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give what ``--json`` prints."""
-        names = ("read", "written", "rejected", "skipped", "filtered", "resumed_at", "seconds", "rate", "tables")
-        report = self.report.to_dict() if self.report is not None else {}
-        return {name: getattr(self, name) for name in names} | {"report": report}
-
-
-class TooManyRejects(TooManyFailures):
-    """More rows were set aside than ``max_rejects`` allows. `result` says what was imported."""
-
-    def __init__(self, message: str, result: ImportResult) -> None:
-        super().__init__(message)
-        self.result, self.report = result, result.report
 
 
 class ImportJob:
@@ -93,30 +49,39 @@ class ImportJob:
 
     def __init__(
         self,
-        source: str | Path,
+        source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         target: str | Path,
         *,
         table: str | None = None,
+        format: str | None = None,
         delimiter: str | None = None,
-        encoding: str = "utf-8",
+        quote: str | None = '"',
+        escape: str | None = None,
+        encoding: str | None = None,
         no_header: bool = False,
         key: str | Sequence[str] = (),
         mode: str | None = None,
         keep: str | None = None,
         process: str | Callable[..., Any] | None = None,
         tables: str | Path | Mapping[str, Any] | None = None,
+        schema: str | Path | Mapping[str, Any] | None = None,
+        column: Sequence[str] | Mapping[str, str] = (),
         workers: int | str = "auto",
         max_rejects: int | str | None = None,
         rejects: str | Path | None = None,
         job: str | None = None,
+        restart: bool = False,
+        accept_changed: bool = False,
         begin: Callable[[ImportJob], None] = lambda _job: None,
         advance: Callable[[ImportJob], None] = lambda _job: None,
         stopping: Callable[[ImportJob, int], None] = lambda _job, _lines: None,
     ) -> None:
-        self.path, self.address = Path(source).resolve(), Address.parse(str(target))
+        self.sources, self.address = Sources.parse(source, format), Address.parse(str(target))
         self.workers = _workers(workers)
         self.limit = RejectLimit.parse(max_rejects)
+        self._schema = SchemaDeclaration(schema, column)
         self._process, self._rejects = process, Path(rejects) if rejects is not None else None
+        self._restart, self._accept_changed = restart, accept_changed
         self._begin, self._advance, self._stopping = begin, advance, stopping
         key = tuple(part.strip() for part in key.split(",")) if isinstance(key, str) else tuple(key)
         if tables is not None:
@@ -124,104 +89,103 @@ class ImportJob:
                 raise PlanError("--key, --mode and --keep stand in the file given by --tables, per table")
             self._declarations, self._default = read_tables(tables), table
         else:
-            self._declarations = [Declaration(table or _table_name(self.path), None, key, mode, keep)]
+            self._declarations = [Declaration(table or self.sources.table_name(), None, key, mode, keep)]
             self._declarations[0].meaning()  # a pair that is not legal is refused before the file is looked at
             self._default = self._declarations[0].name
         if self._rejects is not None and not self._rejects.parent.is_dir():
             raise PlanError(f"--rejects {rejects}: there is no folder {self._rejects.parent}")
         if isinstance(process, str):
             load(process)
-        delimiter = delimiter or ("\t" if self.path.suffix.lower() in TAB_SUFFIXES else ",")
-        self._format, self._header = CsvFormat(delimiter=delimiter, encoding=encoding), not no_header
+        self._format = InputFormat(self.sources.format, delimiter, quote, escape, encoding, not no_header)
         self.table_names = [declaration.name for declaration in self._declarations]
-        self.name = job or f"{self.path}:{','.join(self.table_names)}"
-        self.size = self.start_byte = 0
+        self.name = job or f"{self.sources.name}:{','.join(self.table_names)}"
+        self.size: int | None = None
+        """of all files, in the unit of positions; None where one is known only at its end"""
+        self.unit = "rows" if self.sources.format == "parquet" else "bytes"
+        self.start_byte = 0
         self.counts, self.bytes_done, self.started = Counts(), 0, time.monotonic()
         self.binding: Binding | None = None
+        self.schema: Schema | None = None
         self.stopped: Stopped | None = None
         self.began = False
         """everything was checked and the first row may have been read"""
         self.result = ImportResult(self.name)
 
     def run(self) -> ImportResult:
-        """Import the file.
+        """Import the files.
 
         Raises PlanError (nothing was touched), CheckpointError (the job cannot go on from what the
         target holds), HeadwayError (another process is at it), TooManyRejects, another RunError, or
-        KeyboardInterrupt. What was committed is a prefix of the file; once it began, `self.result`
+        KeyboardInterrupt. What was committed is a prefix of the input; once it began, `self.result`
         tells which.
         """
-        source = CsvRanges(self.path, self._format, header=self._header)
+        ranges = open_ranges(self.sources.locations, self._format)
         try:
-            self.size = source.size
+            self.size = ranges.size
             refusal = (
-                f"job {self.name!r} is being run by another process, into {self.address.path}; "
+                f"job {self.name!r} is being run by another process, into {self.address}; "
                 "wait for it to end, or stop it: the same command then goes on where it stopped"
             )
-            with held_alone(self.address.lock_file(self.name), refusal=refusal):
-                return self._open_and_run(source)
+            with self.address.held(self.name, refusal=refusal):
+                return self._open_and_run(ranges)
         finally:
-            source.close()
+            ranges.close()
 
-    def _open_and_run(self, source: CsvRanges) -> ImportResult:
-        was_there = self.address.path.exists()
+    def _open_and_run(self, ranges: Ranges) -> ImportResult:
+        was_there = self.address.exists()
         target = self.address.open()
         try:
-            return self._run(source, target)
+            return self._run(ranges, target)
         finally:
             # Another job may have begun in the same new file: its database is not ours to remove.
             untouched = self.binding is None and not was_there and target.describe(JOBS) is None
             target.close()
             if untouched:
-                self.address.path.unlink(missing_ok=True)
+                self.address.remove()
 
-    def _run(self, source: CsvRanges, target: Target) -> ImportResult:
+    def _run(self, ranges: Ranges, target: Target) -> ImportResult:
         books = Bookkeeping(target, self.name)
+        saved = None if self._restart else books.saved()
+        schema = self._fields(ranges, target, saved)
         fingerprint = identity(
-            source.fingerprint(), self._format, header=self._header, process=self._process,
-            declarations=self._declarations, table=self._default,
+            ranges.files, self._format, process=self._process, declarations=self._declarations, table=self._default,
+            schema=self._schema, fields=schema,
         )  # fmt: skip
-        saved = books.saved()
-        if saved is not None:
-            self._check_saved(saved, fingerprint)
-            if saved.finished_at is not None:
-                return self._nothing_to_do(saved, books)
+        if self._restart:
+            check_restart(target, self._declarations)
+        elif saved is not None and not self._go_on(ranges, saved, fingerprint, books):
+            return self._nothing_to_do(saved, books)
         has_function = self._process is not None
         binding = bind(
-            self._declarations, source.head, target, has_function=has_function, default=self._default, file=self.path
-        )
-        saved = _claim(target, books, binding, fingerprint)
-        if saved is not None and saved.finished_at is not None:  # by a run that the lock does not reach
-            return self._nothing_to_do(saved, books)
-        start, counts = self._start(source, saved)
-        self.binding, self.counts, self.start_byte, self.bytes_done = binding, counts, start.byte, start.byte
-        self.started = time.monotonic()
+            self._declarations, ranges.head, target, has_function=has_function, default=self._default,
+            file=ranges.files[0].location.name, schema=schema,
+        )  # fmt: skip
+        claimed = _claim(target, books, binding, fingerprint, restart=self._restart)
+        moved = claimed is not None and claimed.position != (saved.position if saved else None)
+        if claimed is not None and moved and not self._go_on(ranges, claimed, fingerprint, books):
+            return self._nothing_to_do(claimed, books)  # by a run that the lock does not reach
+        fresh = claimed is None or claimed.position is None
+        counts = Counts() if fresh or claimed is None else claimed.counts
+        start = Position(**ranges.position(), seq=claimed.position.seq if claimed and claimed.position else 0)
+        self.binding, self.schema, self.counts, self.started = binding, schema, counts, time.monotonic()
+        self.start_byte = self.bytes_done = ranges.bytes_before(start.file) + start.byte
         writer = ImportWriter(
-            target,
-            binding.tables,
-            books,
-            start=start,
-            counts=counts,
-            fresh=saved is None or saved.position is None,
-            limit=self.limit,
-            format=self._format,
-            read=partial(_read, self.path),
+            target, binding.tables, books, start=start, counts=counts, fresh=fresh, limit=self.limit, ranges=ranges,
             on_commit=self._moved,
-            on_stop=source.stop,
-        )
+        )  # fmt: skip
         self.result.resumed_at, self.began = start.seq or None, True
         self._begin(self)
         report: Report | None = None
         try:
             report = run_until_stopped(
-                self._pipeline(source, writer, self._parse_job(source, binding)),
-                lambda: self._stopping(self, source.position()["line"] - writer.position.line),
+                self._pipeline(ranges, writer, self._parse_job(ranges, binding, schema)),
+                lambda: self._stopping(self, ranges.lines_ahead()),
             )
-            self._conclude(writer)
+            self._conclude(ranges, writer)
         except (RunError, KeyboardInterrupt) as error:
             report = getattr(error, "report", None)
             if isinstance(error, StageError) and isinstance(error.value, Range):
-                error.args = (self._told_by_lines(error, error.value),)
+                error.args = (self._told_by_lines(error, error.value, ranges),)
             raise
         finally:
             self._settle(writer, counts, report)
@@ -230,13 +194,13 @@ class ImportJob:
         self._check_limit()
         return self.result
 
-    def _pipeline(self, source: CsvRanges, writer: ImportWriter, job: ParseJob) -> Pipeline[Any]:
+    def _pipeline(self, ranges: Ranges, writer: ImportWriter, job: ParseJob) -> Pipeline[Any]:
         """Ranges, parsed in processes, written in order.
 
         Few are under way: each holds a MiB or two, and a drain finishes all of them.
         """
         return (
-            Pipeline(source, name="import", window=4 * self.workers + RANGES_A_COMMIT)
+            Pipeline(ranges, name="import", window=4 * self.workers + RANGES_A_COMMIT)
             .map(
                 parse_range,
                 on="process",
@@ -248,21 +212,35 @@ class ImportJob:
             .to(writer, name="write")
         )
 
-    def _parse_job(self, source: CsvRanges, binding: Binding) -> ParseJob:
-        return ParseJob(
-            str(self.path), source.size, self._format, binding.names, binding.tables, binding.default,
-            binding.projection, self._process, self.address.kind,
-        )  # fmt: skip
+    def _fields(self, ranges: Ranges, target: Target, saved: SavedJob | None) -> Schema:
+        """Give the types of the fields: as the job was begun, else as declared; inferred for a table that is made of them."""
+        names = self._schema.names_of(ranges.head)
+        begun = fields_of(saved.fingerprint, self._schema) if saved is not None else None
+        if begun is not None and begun.names == names:
+            return begun
+        made = self._declarations[0].columns is None and target.describe(self._declarations[0].name) is None
+        open = made and self._process is None and self._schema.open
+        if not open:
+            return self._schema.bound(names)
+        typed = self.sources.format != "csv"
+        return self._schema.bound(names, infer(names, ranges.sample(), ranges.head.types, typed=typed))
 
-    def _conclude(self, writer: ImportWriter) -> None:
+    def _parse_job(self, ranges: Ranges, binding: Binding, schema: Schema) -> ParseJob:
+        rows = RowJob(
+            binding.names, binding.tables, binding.default, binding.projection, self._process, self.address.kind, schema
+        )
+        return ParseJob(ranges.files, rows)
+
+    def _conclude(self, ranges: Ranges, writer: ImportWriter) -> None:
         if writer.stopped is None:
-            if writer.position.byte != self.size:
-                raise HeadwayError(f"the run ended at byte {writer.position.byte} of {self.size}")
+            if not ranges.ended or writer.position.number != ranges.number:
+                raise HeadwayError(f"the run ended at byte {writer.position.byte} of {writer.position.file}")
             writer.finish()
             self.result.finished = True
 
     def _moved(self, writer: ImportWriter) -> None:
-        self.counts, self.bytes_done, self.stopped = writer.counts, writer.position.byte, writer.stopped
+        self.counts, self.stopped = writer.counts, writer.stopped
+        self.bytes_done = writer.ranges.bytes_before(writer.position.file) + writer.position.byte
         self._advance(self)
 
     def _settle(self, writer: ImportWriter, before: Counts, report: Report | None) -> None:
@@ -276,17 +254,20 @@ class ImportJob:
             result.report = in_rows(report, writer.counts.since(before), writer.set_aside)
         result.rate = (writer.position.seq - (result.resumed_at or 0)) / seconds if seconds else 0.0
 
-    def _told_by_lines(self, error: StageError, span: Range) -> str:
+    def _told_by_lines(self, error: StageError, span: Range, ranges: Ranges) -> str:
         """Say what ended the run, and in which lines of the file it happened."""
-        last = span.line + line_breaks(_read(self.path, span)) - 1
+        last = span.line + ranges.lines_of(span) - 1
         cause = error.__cause__ or error
         what = message(cause) if isinstance(cause, WorkerDied) else f"raised {told(cause).removesuffix(': ')}"
-        return f"{self.path}, in lines {span.line:,} to {max(span.line, last):,}: {what}"
+        name = ranges.files[span.file].location.name
+        return f"{name}, in lines {span.line:,} to {max(span.line, last):,}: {what}"
 
     def _check_limit(self) -> None:
         result = self.result
         if self.stopped is not None:
             at = f"line {self.stopped.line}" + (f" ({self.stopped.reason})" if self.stopped.reason else "")
+            if len(self.sources.locations) > 1:
+                at += f" of {self.stopped.file}"
             raise TooManyRejects(
                 f"stopped at {at}: more than {self.limit.text} rejects; the rows before it are committed. "
                 "Run the same command with a higher --max-rejects to go on there",
@@ -294,25 +275,17 @@ class ImportJob:
             )
         if self.limit.exceeded(result.read - result.skipped, result.rejected):
             raise TooManyRejects(
-                f"{result.rejected} rejects are more than {self.limit.text}; the file was read to its end", result
+                f"{result.rejected} rejects are more than {self.limit.text}; the input was read to its end", result
             )
 
-    def _check_saved(self, saved: SavedJob, fingerprint: str) -> None:
-        """Refuse to go on with another file or other options than what was committed so far was made with."""
+    def _go_on(self, ranges: Ranges, saved: SavedJob, fingerprint: str, books: Bookkeeping) -> bool:
+        """Go to where the job stood; False if it was finished and nothing has come since. Raises CheckpointError."""
         if saved.position is None:
-            return
-        state = "was finished" if saved.finished_at else "was begun"
-        if not same_content(saved.fingerprint, fingerprint):
-            raise CheckpointError(
-                f"job {self.name!r} {state} with another content of {self.path}: the file has changed since. "
-                "Nothing was done. To import the file as it is now as a job of its own, give it a name: --job NAME"
-            )
-        if found := differences(saved.fingerprint, fingerprint):
-            raise CheckpointError(
-                f"job {self.name!r} {state} {'; '.join(found)}. Nothing was done. To import the file with the options "
-                "as they are now, give the job a name of its own: --job NAME. What the earlier run wrote stays in "
-                f"{', '.join(self.table_names)}: choose another --table, or remove what should not be there first"
-            )
+            return True
+        check_files(saved, ranges.files, self.name, accept_changed=self._accept_changed)
+        check_options(saved, fingerprint, self.name, self.table_names)
+        ranges.seek(saved.position._asdict())
+        return check_end(saved, ranges, books, self.name, accept_changed=self._accept_changed)
 
     def _nothing_to_do(self, saved: SavedJob, books: Bookkeeping) -> ImportResult:
         for name, value in asdict(saved.counts).items():
@@ -324,51 +297,41 @@ class ImportJob:
             books.export_rejects(self._rejects)
         return self.result
 
-    def _start(self, source: CsvRanges, saved: SavedJob | None) -> tuple[Position, Counts]:
-        if saved is not None and saved.position is not None:
-            source.seek(saved.position._asdict())
-            return saved.position, saved.counts
-        position = Position(str(self.path), **source.position(), seq=0)
-        blanks = source.head.blanks
-        return position, Counts(read=blanks, skipped=blanks)
 
+def import_file(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], target: str | Path, **options: Any
+) -> ImportResult:
+    """Import CSV, JSON lines or Parquet into a DuckDB, SQLite or PostgreSQL database, in file order.
 
-def import_file(source: str | Path, target: str | Path, **options: Any) -> ImportResult:
-    """Import a CSV file into a DuckDB or SQLite database, in file order.
-
-    The options are those of ``headway import``, with underscores: `table`, `delimiter`, `encoding`,
+    `source`: a path, a pattern, an address, ``"-"``, or several of them. The options are those of
+    ``headway import``, with underscores: `table`, `format`, `delimiter`, `quote`, `escape`, `encoding`,
     `no_header`, `key`, `mode`, `keep`, `process` (``"module:function"`` or a function), `tables` (a
-    TOML file, or a mapping of its shape), `workers`, `max_rejects`, `rejects`, `job`. Raises
-    PlanError for a mistake in them, CheckpointError if the job was begun with another content of
-    the file or with other options, HeadwayError while another process runs the job, TooManyRejects (with `.result`) above `max_rejects`, RunError if the run failed.
+    TOML file, or a mapping of its shape), `schema` (the same), `column` (``["amount=decimal(18,2)"]``
+    or a mapping), `workers`, `max_rejects`, `rejects`, `job`, `restart`,
+    `accept_changed`. Raises PlanError for a mistake in them, CheckpointError if the job was begun with
+    another content of its files or with other options, HeadwayError while another process runs the job, TooManyRejects (with `.result`) above `max_rejects`, RunError if the run failed.
     """
     return ImportJob(source, target, **options).run()
 
 
-def _claim(target: Target, books: Bookkeeping, binding: Binding, fingerprint: str) -> SavedJob | None:
+def _claim(target: Target, books: Bookkeeping, binding: Binding, fingerprint: str, *, restart: bool) -> SavedJob | None:
     """Create what is missing, make the job this run's, and give what was saved of it until then."""
     target.begin()
     try:
         for table in binding.missing:
             target.create(table)
-        saved = books.claim(fingerprint)
+            for unique in table.uniques:
+                columns, name = (
+                    ", ".join(map(quoted, unique.columns)),
+                    "_".join((table.name, *unique.columns, "unique")),
+                )
+                target.execute(f"CREATE UNIQUE INDEX {quoted(name)} ON {quoted(table.name)} ({columns})")
+        saved = books.claim(fingerprint, restart=restart)
         target.commit()
         return saved
     except BaseException:
         target.rollback()
         raise
-
-
-def _read(path: Path, span: Any) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return read_range(descriptor, span, str(path))
-    finally:
-        os.close(descriptor)
-
-
-def _table_name(path: Path) -> str:
-    return path.name.split(".", 1)[0] or path.name
 
 
 def _workers(given: int | str) -> int:

@@ -1,30 +1,22 @@
-"""From a range of the file to the rows and rejects that it holds; runs in the workers.
+"""From a range of a file to the rows and rejects that it holds; runs in the workers.
 
-What does not belong here: order between ranges, conflicts between rows, the database.
+What does not belong here: how a file is cut into records, order between ranges, conflicts between
+rows, the database.
 """
 
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from array import array
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from headway.core.block import DROP
-from headway.errors import HeadwayError, InternalError
-from headway.importer.collect import Collector, TableRows, Unfit
-from headway.importer.rowfunction import Reject, prepare, row_type
-from headway.io.csv_format import ESCAPED, SENTINEL, CsvFormat, text_lines
-from headway.io.csv_ranges import Range
-from headway.io.csv_records import Layout, Place, Places
-from headway.io.table import Table
-from headway.io.target import codec
+from headway.importer.collect import TableRows
+from headway.importer.rowstep import Fault, RowJob, RowStep
+from headway.io.ranges import Found, InputFile, Layout, Place, Range, Reader
 
 YOUNG_OBJECTS = 50_000
 """New objects before garbage is looked for: a few ranges' rows, which are no garbage."""
@@ -34,25 +26,8 @@ YOUNG_OBJECTS = 50_000
 class ParseJob:
     """All that a worker needs to know; it is sent to it once."""
 
-    path: str
-    size: int
-    format: CsvFormat
-    names: tuple[str, ...]
-    tables: tuple[Table, ...]
-    default: str | None
-    projection: tuple[int, ...] | None
-    """without a row function: the fields that make an output row (None: all)"""
-    process: str | Callable[..., Any] | None
-    target: str
-    """the kind of database: `duckdb` or `sqlite`"""
-
-
-class Fault(NamedTuple):
-    """Why a row is set aside: in which stage, a short reason, and a sentence."""
-
-    stage: str
-    reason: str
-    message: str
+    files: Sequence[InputFile]
+    rows: RowJob
 
 
 class RejectedRow(NamedTuple):
@@ -80,22 +55,19 @@ class RangeResult:
 
 
 class RangeParser:
-    """Parses ranges of one file and calls the row function on each of their records, in order."""
+    """Parses ranges and calls the row function on each of their records, in order."""
 
     def __init__(self, job: ParseJob) -> None:
-        self._job = job
-        self._row = row_type(job.names)
-        self._function = prepare(job.process) if job.process is not None else None
-        self._call = self._function.call if self._function is not None else _projecting(job.projection)
-        self._state = self._function.state if self._function is not None else ()
-        self._collector = Collector(job.tables, job.default, codec(job.target))
-        self._descriptor = os.open(job.path, os.O_RDONLY | os.O_CLOEXEC)
+        self._files = job.files
+        self._step = RowStep(job.rows)
+        self._file = -1
+        self._reader: Reader | None = None
 
     def close(self) -> None:
         """Close the file and the row function's event loop."""
-        os.close(self._descriptor)
-        if self._function is not None:
-            self._function.close()
+        if self._reader is not None:
+            self._reader.close()
+        self._step.close()
 
     def parse(self, span: Range) -> RangeResult:
         """Read, parse and convert one range.
@@ -103,76 +75,27 @@ class RangeParser:
         A record that cannot become rows is a reject; what the row function raises never goes
         further. Raises HeadwayError if the file is not what it was when its ranges were made.
         """
-        data = read_range(self._descriptor, span, self._job.path)
-        text, dirty = self._job.format.decode(data)
-        lines = text_lines(text)
-        result = RangeResult(span, len(lines), 0, array("q"), array("q"), [], Layout(), {}, 0)
-        faults = self._offer(lines, result, _undecoded(text, lines) if dirty else ())
-        result.tables, unfit = self._collector.take()
-        faults.update((record, Fault("convert", why.reason, why.message)) for record, why in unfit.items())
+        reader = self._reader_of(span.file)
+        data, found = reader.read(span), Found()
+        faults, filtered = dict[int, Fault](), array("q")
+        self._step.offer(reader.records(data, span, found), faults, filtered)
+        tables = self._step.take(faults)
+        faults.update((record, Fault("parse", *why)) for record, why in found.faults.items())
+        rejects: list[RejectedRow] = []
         if faults:
-            places = Places(data, span, result.layout, result.records)
-            result.rejects = [RejectedRow(record, places[record], faults[record]) for record in sorted(faults)]
-        result.nbytes = 2 * len(data)
-        return result
+            places = reader.places(data, span, found.layout, found.records)
+            rejects = [RejectedRow(record, places[record], faults[record]) for record in sorted(faults)]
+        return RangeResult(
+            span._replace(data=None), found.lines, found.records, found.blanks, filtered, rejects, found.layout, tables,
+            2 * reader.nbytes(data),
+        )  # fmt: skip
 
-    def _offer(self, lines: list[str], result: RangeResult, undecoded: Sequence[int]) -> dict[int, Fault]:
-        """Offer every record to the row function and its output to the collector; give the faults.
-
-        `undecoded`: the lines with bytes that could not be decoded.
-        """
-        count, width = len(lines), len(self._job.names)
-        lines.append(SENTINEL)
-        call, row, state, add = self._call, self._row, self._state, self._collector.add
-        layout, faults = result.layout, dict[int, Fault]()
-        index, until, shift = -1, 0, 0
-        alarms = iter((*undecoded, count))
-        alarm = next(alarms)  # a record that reaches beyond this line is looked at
-        reader = self._job.format.reader(lines)
-        for record in reader:
-            line, until = until, reader.line_num
-            if line == count:
-                break
-            if not record:
-                result.blanks.append(index + 1)
-                continue
-            index += 1
-            if line - index != shift:
-                shift = line - index
-                layout.starts(index, line)
-            if len(record) != width or until > alarm:
-                fault = self._framing(record, result.span, closed=until <= count)
-                while alarm < until <= count:
-                    alarm = next(alarms)
-                if fault is not None:
-                    faults[index] = fault
-                    continue
-            try:
-                output = call(row(record), *state) if call is not None else record
-                if output is DROP or (output is not None and not add(index, output)):
-                    result.filtered.append(index)
-                elif output is None:
-                    faults[index] = Fault("process", "returned None", "return DROP to leave a row out")
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # whatever user code raises becomes a reject
-                faults[index] = _fault_of(error)
-        result.records = index + 1
-        return faults
-
-    def _framing(self, record: Sequence[str], span: Range, *, closed: bool) -> Fault | None:
-        width = len(self._job.names)
-        if not closed:
-            if span.end < self._job.size:
-                raise InternalError(f"range {span} of {self._job.path} does not end at a record end")
-            return Fault("parse", "unclosed_quote", "a quote is open at the end of the file")
-        if len(record) != width:
-            reason = "too_few_fields" if len(record) < width else "too_many_fields"
-            return Fault("parse", reason, f"{len(record)} fields, expected {width}")
-        if (bad := ESCAPED.search("".join(record))) is not None:
-            byte = ord(bad[0]) - 0xDC00
-            return Fault("parse", "bad_encoding", f"byte \\x{byte:02x} is not {self._job.format.encoding}")
-        return None
+    def _reader_of(self, file: int) -> Reader:
+        if self._reader is None or file != self._file:
+            if self._reader is not None:
+                self._reader.close()
+            self._file, self._reader = file, self._files[file].reader()
+        return self._reader
 
 
 @contextmanager
@@ -194,39 +117,3 @@ def open_parser(job: ParseJob) -> Iterator[RangeParser]:
 def parse_range(span: Range, parser: RangeParser) -> RangeResult:
     """The stage function: one range in, its rows and rejects out."""
     return parser.parse(span)
-
-
-def read_range(descriptor: int, span: Range, path: str) -> bytes:
-    """Read the bytes of a range. Raises HeadwayError if the file has become shorter."""
-    data = os.pread(descriptor, span.end - span.start, span.start)
-    if len(data) < span.end - span.start:
-        raise HeadwayError(f"{path} became shorter while it was read")
-    return data
-
-
-def _undecoded(text: str, lines: Sequence[str]) -> list[int]:
-    """Give the lines that hold bytes which could not be decoded."""
-    ends = list(accumulate(map(len, lines)))
-    return sorted({bisect_right(ends, found.start()) for found in ESCAPED.finditer(text)})
-
-
-def _projecting(indices: tuple[int, ...] | None) -> Callable[[Any], Any] | None:
-    """Give what makes an output row of a source row by itself; None if it is the same."""
-    return None if indices is None else lambda row: [row[index] for index in indices]
-
-
-def _fault_of(error: BaseException) -> Fault:
-    if isinstance(error, Reject):
-        return Fault("process", _sound(error.reason), _sound(error.message))
-    if isinstance(error, Unfit):
-        return Fault("convert", error.reason, _sound(error.message))
-    try:
-        message = str(error)
-    except Exception:  # a user's class may raise anything here
-        message = "its text could not be made"
-    return Fault("process", type(error).__name__, _sound(message))
-
-
-def _sound(text: str) -> str:
-    """Escape lone surrogates, which no database takes."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -44,7 +44,7 @@ class Rows(dict[str, Any]):
 rows = Rows
 
 
-class Row(tuple[str, ...]):
+class Row(tuple[Any, ...]):
     """The values of one source row, with names.
 
     Iterating gives values in column order; ``row.account``, ``row["account"]`` and ``row[1]`` give
@@ -57,7 +57,7 @@ class Row(tuple[str, ...]):
     def __getitem__(self, key: Any) -> Any:
         return tuple.__getitem__(self, self._index[key] if type(key) is str else key)
 
-    def asdict(self) -> dict[str, str]:
+    def asdict(self) -> dict[str, Any]:
         """Give column name -> value."""
         return dict(zip(self._index, self, strict=True))
 

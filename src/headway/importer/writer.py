@@ -17,10 +17,9 @@ from headway.errors import HeadwayError
 from headway.importer.bookkeeping import Bookkeeping, Counts, Position, RejectRecord
 from headway.importer.conflicts import Batch, Refusals, Sources, last_per_key
 from headway.importer.limits import RejectLimit
-from headway.importer.parse import Fault, RangeResult
-from headway.io.csv_format import CsvFormat
-from headway.io.csv_ranges import Range
-from headway.io.csv_records import Place, Places
+from headway.importer.parse import RangeResult
+from headway.importer.rowstep import Fault
+from headway.io.ranges import Place, Places, Ranges
 from headway.io.table import Table
 from headway.io.target import ConstraintRefused, Target
 
@@ -31,6 +30,7 @@ RANGES_A_COMMIT = 4
 class Stopped:
     """The reject that was one too many: it and what follows it was not taken."""
 
+    file: str
     line: int
     reason: str
 
@@ -39,8 +39,8 @@ class ImportWriter:
     """Sink of `RangeResult`, in file order. A range that was taken already is ignored.
 
     `start` is where the first range begins; `fresh` means that the job has committed nothing yet, so
-    that tables to be replaced are still to be emptied. `read` gives the bytes of a range (for the raw
-    text of rows that lose a conflict). `on_commit` is called behind every commit.
+    that tables to be replaced are still to be emptied. `ranges` is where they come from: it is asked for
+    the raw text of rows that lose a conflict, and told what is committed. `on_commit` is called behind every commit.
     """
 
     def __init__(
@@ -53,10 +53,8 @@ class ImportWriter:
         counts: Counts,
         fresh: bool,
         limit: RejectLimit,
-        format: CsvFormat,
-        read: Callable[[Range], bytes],
+        ranges: Ranges,
         on_commit: Callable[[ImportWriter], None] = lambda _writer: None,
-        on_stop: Callable[[], None] = lambda: None,
     ) -> None:
         self.position, self.counts = start, counts
         self.written = dict.fromkeys((table.name for table in tables), 0)
@@ -69,9 +67,9 @@ class ImportWriter:
         """rows that got as far as the writer and were rejected or left out there"""
         self.stopped: Stopped | None = None
         self._target, self._tables, self._books, self._limit = target, tables, books, limit
+        self._alone = [table.name for table in tables if table.refusals]
         self._refusals = Refusals(target)
-        self._format, self._read = format, read
-        self._on_commit, self._on_stop = on_commit, on_stop
+        self.ranges, self._on_commit = ranges, on_commit
         self._held: list[RangeResult] = []
         self._broken: BaseException | None = None
         self._next = start.number
@@ -119,7 +117,7 @@ class ImportWriter:
 
     def finish(self) -> None:
         """Mark the job as finished, once everything is committed. Only for a run that reached the end."""
-        with _Transaction(self._target):
+        with _Transaction(self._target, self._alone):
             if self._fresh:
                 self._empty_replaced()
             self._books.advance(self.position, self.counts, finished=True)
@@ -137,13 +135,14 @@ class ImportWriter:
         except BaseException as error:
             self._broken = error
             raise
+        self.ranges.release(self.position.number)
         self._on_commit(self)
         if self.stopped is not None:
-            self._on_stop()
+            self.ranges.stop()
 
     def _write(self, held: list[RangeResult], *, careful: bool) -> None:
         """Write one commit; `careful` first asks the database which rows its own constraints refuse."""
-        with _Transaction(self._target):
+        with _Transaction(self._target, self._alone):
             if self._fresh:
                 self._empty_replaced()
             batches = self._batches(held)
@@ -156,7 +155,7 @@ class ImportWriter:
             for source, conflict in conflicts.items():
                 if conflict.unique.reason != "skipped":
                     faults[source] = Fault("write", conflict.unique.reason, conflict.message)
-            commit = _Commit(held, self._read)
+            commit = _Commit(held, self.ranges)
             rejects = commit.rejects(faults)
             stop = self._limit.stop(self.position.seq, self.counts.rejected, commit.records, [r[0] for r in rejects])
             end = commit.records if stop is None else stop
@@ -177,7 +176,8 @@ class ImportWriter:
             self.written[name] += count
         if stop is not None:
             late = next((reject for reject in rejects if reject[0] >= stop), None)
-            self.stopped = Stopped(late[1].line, late[2].reason) if late else Stopped(position.line, "")
+            line, reason = (late[1].line, late[2].reason) if late else (position.line, "")
+            self.stopped = Stopped(position.file, line, reason)
 
     def _refuse_if_broken(self) -> None:
         """Take nothing behind a commit that failed: it would leave a gap."""
@@ -224,26 +224,28 @@ class ImportWriter:
         return len(batch.sources)
 
     def _record(self, commit: _Commit, record: int, place: Place, fault: Fault) -> RejectRecord:
-        raw, changed = self._format.printable(place.raw)
+        file = self.ranges.files[place.file]
+        text, changed = file.printable(place.raw)
+        raw = self._books.escaped(text)
         return RejectRecord(
             self.position.seq + record,
-            self.position.file,
+            file.location.name,
             place.line,
             place.byte,
             place.length,
             fault.stage,
-            fault.reason,
-            fault.message,
+            self._books.escaped(fault.reason),
+            self._books.escaped(fault.message),
             raw,
-            place.raw if changed else None,
+            place.raw if changed or raw != text else None,
         )
 
 
 class _Commit:
     """Ranges that are committed together; their records are counted from 0 across them."""
 
-    def __init__(self, held: Sequence[RangeResult], read: Callable[[Range], bytes]) -> None:
-        self._held, self._read = held, read
+    def __init__(self, held: Sequence[RangeResult], ranges: Ranges) -> None:
+        self._held, self._ranges = held, ranges
         self._bases, self.records = [], 0
         self._places: dict[int, Places] = {}
         for result in held:
@@ -284,9 +286,11 @@ class _Commit:
             index = bisect_right(self._bases, end) - 1
             place = self._place(end)
             number = self._held[index].span.number
-            return before._replace(byte=place.byte, line=place.line, number=number, seq=before.seq + end)
+            file = self._ranges.files[place.file].location.name
+            return Position(file, place.byte, place.line, number, before.seq + end)
         last = self._held[-1]
         return before._replace(
+            file=self._ranges.files[last.span.file].location.name,
             byte=last.span.end,
             line=last.span.line + last.lines,
             number=last.span.number + 1,
@@ -298,19 +302,18 @@ class _Commit:
         result = self._held[index]
         places = self._places.get(index)
         if places is None:
-            data = self._read(result.span)
-            places = self._places[index] = Places(data, result.span, result.layout, result.records)
+            places = self._places[index] = self._ranges.places(result.span, result.layout, result.records)
         return places[record - self._bases[index]]
 
 
 class _Transaction:
     """A transaction of the target: committed at the end of the block, undone if it raises."""
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
+    def __init__(self, target: Target, tables: Sequence[str]) -> None:
+        self._target, self._tables = target, tables
 
     def __enter__(self) -> None:
-        self._target.begin()
+        self._target.begin(self._tables)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:

@@ -23,6 +23,7 @@ _ARROW: Mapping[str, Callable[[], Any]] = {
     "int": pa.int64,
     "float": pa.float64,
     "text": pa.string,
+    "json": pa.string,
     "bool": pa.bool_,
     "date": pa.date32,
     "bytes": pa.binary,
@@ -63,6 +64,11 @@ def _quick_text(type: ColumnType, values: Sequence[str]) -> Any | None:
 def store(type: ColumnType, values: Sequence[Any]) -> Any:
     """Make an Arrow array of converted values."""
     return pa.array(values, arrow_type(type))
+
+
+def unheld(_type: ColumnType, _values: Sequence[Any]) -> Mapping[int, str]:
+    """Every value has a place."""
+    return {}
 
 
 def select(column: Any, indices: Sequence[int]) -> Any:

@@ -3,11 +3,12 @@
 A value that does not fit is named, never bent: no rounding, no truncation, no NaN. Texts are read
 as the type asks; an empty text is NULL in every type but `text`. The result is the same for every
 database: int, float, Decimal of the column's scale, str, bool, date, or datetime in UTC without a
-zone. What does not belong here: how a database stores it.
+zone (text for json). What does not belong here: how a database stores it.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
 from array import array
@@ -135,7 +136,7 @@ class Exact(ColumnType):
             value = repr(value)
         if not isinstance(value, (int, str, Decimal)):
             raise TypeError
-        return self._context().quantize(Decimal(value), Decimal(1).scaleb(-self.scale))
+        return self._context().quantize(Decimal(value), Decimal(1).scaleb(-self.scale)) or self._zero
 
     def bulk(self, values: Sequence[Any], types: set[type]) -> Sequence[Any] | None:
         """Take columns of Decimal or of plain text."""
@@ -144,7 +145,12 @@ class Exact(ColumnType):
         elif types != {Decimal}:
             return None
         quantize, unit = self._context().quantize, Decimal(1).scaleb(-self.scale)
-        return [quantize(value, unit) for value in values]
+        return [quantize(value, unit) or self._zero for value in values]
+
+    @property
+    def _zero(self) -> Decimal:
+        """Zero, which has no sign in any database's decimal type."""
+        return Decimal(0).scaleb(-self.scale)
 
     def _context(self) -> Context:
         return Context(prec=self.precision, traps=[Inexact, InvalidOperation])
@@ -251,6 +257,21 @@ class Timestamp(ColumnType):
 
 
 @dataclass(frozen=True)
+class Json(ColumnType):
+    """A JSON document as text, kept as it was written."""
+
+    kind: ClassVar[str] = "json"
+
+    def value(self, value: Any) -> str:
+        """Take a JSON document as text; dict, list, numbers, booleans as their JSON."""
+        if not isinstance(value, str):
+            return json.dumps(value, ensure_ascii=False, allow_nan=False)
+        json.loads(value, parse_constant=_no_constant)
+        value.encode()
+        return value
+
+
+@dataclass(frozen=True)
 class Bytes(ColumnType):
     """Bytes as they are; only the importer's own tables have such a column."""
 
@@ -265,11 +286,11 @@ class Bytes(ColumnType):
 
 _PLAIN: Mapping[str, Callable[[], ColumnType]] = {
     "int": Int, "integer": Int, "bigint": Int, "float": Float, "double": Float, "text": Text, "string": Text,
-    "varchar": Text, "bool": Bool, "boolean": Bool, "date": Date, "timestamp": Timestamp,
+    "varchar": Text, "bool": Bool, "boolean": Bool, "date": Date, "timestamp": Timestamp, "json": Json,
 }  # fmt: skip
 _DECIMAL = re.compile(r"decimal\(\s*([0-9]{1,3})\s*,\s*([0-9]{1,3})\s*\)")
 MOST_DIGITS = 38
-TYPES_IN_WORDS = "int, float, decimal(p,s), text, bool, date, timestamp"
+TYPES_IN_WORDS = "int, float, decimal(p,s), text, bool, date, timestamp, json"
 
 
 def column_type(text: str) -> ColumnType:
@@ -283,6 +304,10 @@ def column_type(text: str) -> ColumnType:
             return Exact(precision, scale)
         raise PlanError(f"type {text!r}: precision is 1 to {MOST_DIGITS}, scale at most the precision")
     raise PlanError(f"type {text!r} is not known; there are {TYPES_IN_WORDS}")
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)  # NaN and the infinities are no JSON
 
 
 def _known_bool(text: str) -> str:

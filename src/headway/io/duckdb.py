@@ -73,7 +73,7 @@ class DuckDBTarget(Counted):
         finally:
             cursor.close()
 
-    def begin(self) -> None:
+    def begin(self, tables: Sequence[str] | None = None) -> None:
         """Begin a transaction."""
         self.execute("BEGIN")
 
@@ -218,7 +218,9 @@ def _adopted(declared: str) -> ColumnType | None:
     if found := _DECIMAL.fullmatch(declared):
         return Exact(int(found[1]), int(found[2]))
     try:
-        return column_type(declared) if declared in ("DOUBLE", "VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP") else None
+        return (
+            column_type(declared) if declared in ("DOUBLE", "VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP", "JSON") else None
+        )
     except PlanError:
         return None
 

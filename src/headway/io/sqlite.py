@@ -1,27 +1,22 @@
 """SQLite as a target: rows travel as columns of stored values and are inserted in bulk.
 
-What SQLite has no type for is kept as text that loses nothing and sorts as it should: decimals
-with their full scale, dates and timestamps as in ISO 8601 (with a space before the time).
+What SQLite has no type for is kept as text that loses nothing (see `stored_text`).
 What does not belong here: which rows may be written.
 """
 
 from __future__ import annotations
 
-import builtins
 import marshal
-import re
 import sqlite3
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from headway.errors import HeadwayError, PlanError
-from headway.io.columns import ColumnType, Exact, Int, column_type
+from headway.io.columns import ColumnType, column_type
+from headway.io.stored_text import quick, select, store, unheld
 from headway.io.table import Table, Unique
 from headway.io.target import ConstraintRefused, Counted, ExistingColumn, ExistingTable, quoted
 
@@ -32,65 +27,15 @@ _EXACT_IN = {
     "float": ("REAL", "NUMERIC"),
     "decimal": ("TEXT",),
     "text": ("TEXT", "BLOB"),
+    "json": ("TEXT", "BLOB"),
     "date": ("TEXT", "NUMERIC", "BLOB"),
     "timestamp": ("TEXT", "NUMERIC", "BLOB"),
     "bytes": ("BLOB",),
 }
 """Kind of column -> affinities that keep its values as they are."""
 _MOST_VARIABLES = 900
-_WRITTEN: Mapping[str, Callable[[Any], Any]] = {
-    "decimal": "{:f}".format,
-    "date": str,
-    "timestamp": lambda value: value.isoformat(" "),
-    "bool": int,
-}
 
-
-_STAMPS = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}Z?+,)*+", re.ASCII)
-
-
-def quick(type: ColumnType, values: Sequence[Any]) -> Sequence[Any] | None:
-    """Store columns of str or int that are written as they are stored, but for a timestamp's T and Z."""
-    types = {*map(builtins.type, values)}
-    if types == {int} and type == Int():
-        return values if min(values) >= -(1 << 63) and max(values) < 1 << 63 else None
-    if types != {str}:
-        return None
-    if type.kind == "text":
-        return values if _sound("".join(values)) else None
-    if isinstance(type, Exact):
-        return values if _decimals(type.precision, type.scale).fullmatch(",".join(values) + ",") else None
-    return _quick_stamps(values) if type.kind == "timestamp" else None
-
-
-def _quick_stamps(values: Sequence[str]) -> list[str] | None:
-    whole = ",".join(values) + ","
-    if not _STAMPS.fullmatch(whole):
-        return None
-    try:
-        deque(map(datetime.fromisoformat, values), maxlen=0)
-    except ValueError:
-        return None
-    return whole.replace("T", " ").replace("Z", "").split(",")[:-1]
-
-
-def _sound(text: str) -> bool:
-    """Whether a text holds no lone surrogates."""
-    try:
-        return text.isascii() or bool(text.encode())
-    except UnicodeEncodeError:
-        return False
-
-
-def store(type: ColumnType, values: Sequence[Any]) -> Sequence[Any]:
-    """Store converted values as SQLite has them."""
-    write = _WRITTEN.get(type.kind)
-    return values if write is None else [None if value is None else write(value) for value in values]
-
-
-def select(column: Sequence[Any], indices: Sequence[int]) -> list[Any]:
-    """Give some values of a stored column."""
-    return [column[index] for index in indices]
+__all__ = ["SQLiteTarget", "pack", "quick", "select", "store", "unheld"]
 
 
 def pack(_table: Table, columns: Sequence[Any]) -> bytes:
@@ -99,13 +44,6 @@ def pack(_table: Table, columns: Sequence[Any]) -> bytes:
     Version 2 writes every value out; the later ones look for values that occur twice, which costs more.
     """
     return marshal.dumps([list(column) for column in columns], 2)
-
-
-@lru_cache
-def _decimals(precision: int, scale: int) -> re.Pattern[str]:
-    whole = f"[1-9][0-9]{{0,{precision - scale - 1}}}+" if precision > scale else "0"
-    point = rf"\.[0-9]{{{scale}}}" if scale else ""
-    return re.compile(rf"(?:-?+(?:{whole}|0){point},)*+", re.ASCII)
 
 
 class SQLiteTarget(Counted):
@@ -150,7 +88,7 @@ class SQLiteTarget(Counted):
         """Run a query and give its rows without holding them all."""
         yield from self._connection.execute(sql, parameters)
 
-    def begin(self) -> None:
+    def begin(self, tables: Sequence[str] | None = None) -> None:
         """Begin a transaction and take the write lock."""
         self.execute("BEGIN IMMEDIATE")
 

@@ -8,13 +8,16 @@ writer. What does not belong here: which rows may be written.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 from headway.errors import PlanError
 from headway.io.columns import ColumnType
+from headway.io.lock import held_alone
 from headway.io.table import Table, Unique
 
 
@@ -42,6 +45,10 @@ class ExistingTable(NamedTuple):
 class Codec(Protocol):
     """From columns of values to what a database takes fastest; used by the workers, without a connection."""
 
+    def unheld(self, type: ColumnType, values: Sequence[Any]) -> Mapping[int, str]:
+        """Give, by index, which converted values this database has no place for, and why."""
+        ...
+
     def quick(self, type: ColumnType, values: Sequence[Any]) -> Any | None:
         """Store a column of the usual form at once; None where each value has to be looked at.
 
@@ -66,6 +73,8 @@ class Target(Protocol):
     """One database, open for one writer. Identifiers are quoted, values are bound."""
 
     kind: str
+    forbidden: str
+    """Characters that no text of this database can hold."""
 
     def close(self) -> None:
         """Close the connection; what was not committed is gone."""
@@ -75,8 +84,8 @@ class Target(Protocol):
         """Run one small statement of bookkeeping and give its rows."""
         ...
 
-    def begin(self) -> None:
-        """Begin a transaction in which this connection alone may write."""
+    def begin(self, tables: Sequence[str] | None = None) -> None:
+        """Begin a transaction in which this connection alone may write to `tables`; without any, create tables."""
         ...
 
     def commit(self) -> None:
@@ -112,7 +121,7 @@ class Target(Protocol):
         ...
 
     def take(self, batch: Any, indices: Sequence[int]) -> Any:
-        """Give some rows of a batch, in that order."""
+        """Give some rows of a batch; the indices ascend."""
         ...
 
     def drop(self, batch: Any, indices: Sequence[int]) -> Any:
@@ -148,14 +157,20 @@ class Target(Protocol):
         ...
 
 
-_KINDS = {"duckdb": ("headway.io.duckdb", "DuckDBTarget"), "sqlite": ("headway.io.sqlite", "SQLiteTarget")}
-_CODECS = {"duckdb": "headway.io.arrow", "sqlite": "headway.io.sqlite"}
+_KINDS = {
+    "duckdb": ("headway.io.duckdb", "DuckDBTarget"),
+    "sqlite": ("headway.io.sqlite", "SQLiteTarget"),
+    "postgresql": ("headway.io.postgres", "PostgresTarget"),
+}
+_CODECS = {"duckdb": "headway.io.arrow", "sqlite": "headway.io.sqlite", "postgresql": "headway.io.copy_text"}
 _SUFFIXES = {".duckdb": "duckdb", ".ddb": "duckdb", ".db": "sqlite", ".sqlite": "sqlite", ".sqlite3": "sqlite"}
-_LATER = ("postgresql", "postgres")
+_SERVERS = {"postgresql": "postgresql", "postgres": "postgresql"}
 
 
 class Counted:
     """What every target asks in the same words."""
+
+    forbidden = ""
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a statement and give its rows; the target's own."""
@@ -173,46 +188,80 @@ class Counted:
 
 
 class Address(NamedTuple):
-    """Where a target is: its kind and the path of its file."""
+    """Where a target is: its kind, and the path of its file or the address of its server."""
 
     kind: str
-    path: Path
+    location: str
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Read ``bank.duckdb``, ``bank.db``, ``duckdb:///bank.duckdb``, ``sqlite:////tmp/bank.db``.
+        """Read ``bank.duckdb``, ``bank.db``, ``duckdb:///bank.duckdb``, ``postgresql://user@host/bank``.
 
-        As elsewhere, three slashes give a relative path and four an absolute one. Raises PlanError.
+        As elsewhere, three slashes give a relative path and four an absolute one; a server's address is
+        as libpq reads it. Raises PlanError.
         """
         scheme, colon, rest = text.partition("://")
         if colon:
-            if scheme in _LATER:
-                raise PlanError(f"target {text!r}: PostgreSQL is not supported yet; use a .duckdb or .db file")
+            if scheme in _SERVERS:
+                return cls(_SERVERS[scheme], text)
             if scheme not in _KINDS:
-                raise PlanError(f"target {text!r}: there is no {scheme}://; use duckdb:/// or sqlite:///")
+                raise PlanError(
+                    f"target {text!r}: there is no {scheme}://; use duckdb:///, sqlite:/// or postgresql://"
+                )
             if not rest.startswith("/") or len(rest) < 2:
                 raise PlanError(f"target {text!r}: write {scheme}:///FILE (or {scheme}:////FOLDER/FILE)")
-            return cls(scheme, Path(rest[1:]))
-        path = Path(text)
-        kind = _SUFFIXES.get(path.suffix.lower())
+            return cls(scheme, rest[1:])
+        kind = _SUFFIXES.get(Path(text).suffix.lower())
         if kind is None:
             raise PlanError(
                 f"target {text!r}: the ending says which database it is: .duckdb, .db, .sqlite; "
-                f"or write duckdb:///{text} or sqlite:///{text}"
+                f"or write duckdb:///{text}, sqlite:///{text} or postgresql://HOST/DATABASE"
             )
-        return cls(kind, path)
+        return cls(kind, text)
+
+    @property
+    def path(self) -> Path | None:
+        """The database's file; None where a server has it."""
+        return None if self.kind in _SERVERS else Path(self.location)
+
+    def __str__(self) -> str:
+        """Give it as it may be shown: without a password."""
+        if self.path is not None:
+            return self.location
+        parts = urlsplit(self.location)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    def exists(self) -> bool:
+        """Whether the database is there before it is opened; a server's always is."""
+        return self.path is None or self.path.exists()
+
+    def remove(self) -> None:
+        """Remove the database's file."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+    def held(self, job: str, *, refusal: str) -> AbstractContextManager[None]:
+        """Hold `job` for the block, so that no other run of it begins.
+
+        Raises HeadwayError with `refusal` as its text while another run holds it, PlanError if the
+        database cannot be reached.
+        """
+        if self.path is None:
+            held: Callable[..., AbstractContextManager[None]] = import_module(_KINDS[self.kind][0]).held
+            return held(self, job, refusal=refusal)
+        return held_alone(self.lock_file(job), refusal=refusal)
 
     def lock_file(self, job: str) -> Path:
         """Give the file beside the database that whoever runs `job` holds. Raises PlanError if there is no such folder."""
-        path = self.path.resolve()
+        path = Path(self.location).resolve()
         if not path.parent.is_dir():
-            raise PlanError(f"target {self.path}: there is no folder {self.path.parent}")
+            raise PlanError(f"target {self}: there is no folder {path.parent}")
         return path.with_name(f".{path.name}.{hashlib.sha256(job.encode()).hexdigest()[:16]}.lock")
 
     def open(self) -> Target:
-        """Open the database, creating the file. Raises PlanError if it cannot be opened."""
+        """Open the database, creating its file. Raises PlanError if it cannot be opened."""
         module, name = _KINDS[self.kind]
-        target: Target = getattr(import_module(module), name)(self.path)
+        target: Target = getattr(import_module(module), name)(self.path or self)
         return target
 
 

@@ -1,0 +1,83 @@
+r"""Rows as lines of PostgreSQL's COPY text format, made in the workers: the writer only sends bytes.
+
+A line is a row: fields between tabs, ``\N`` for NULL, a backslash before what would end a field or a
+line (PostgreSQL's documentation, "COPY", File Formats). What does not belong here: a connection.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from headway.io import stored_text
+from headway.io.columns import ColumnType
+from headway.io.stored_text import select, store
+from headway.io.table import Table
+
+__all__ = ["Part", "copy_lines", "kept", "pack", "quick", "select", "store", "unheld"]
+
+FORBIDDEN = "\x00"
+_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
+
+
+class Part(NamedTuple):
+    """Some rows of one table: their number, the values of the columns in `kept`, and their lines."""
+
+    rows: int
+    columns: Mapping[int, list[Any]]
+    lines: bytes
+
+
+def kept(table: Table) -> list[int]:
+    """Give the columns whose values the writer looks at: those of the key and of what else may stand once."""
+    names = {*table.key, *chain.from_iterable(unique.columns for unique in table.uniques)}
+    return sorted(table.positions(names))
+
+
+def quick(type: ColumnType, values: Sequence[Any]) -> Sequence[Any] | None:
+    """Store a column of the usual form; None if a text holds a NUL."""
+    stored = stored_text.quick(type, values)
+    return None if stored is not None and type.kind == "text" and FORBIDDEN in "".join(stored) else stored
+
+
+def unheld(type: ColumnType, values: Sequence[Any]) -> Mapping[int, str]:
+    """Name texts with a NUL."""
+    if type.kind != "text":
+        return {}
+    return {
+        index: f"{value[:40]!r} holds a NUL, which PostgreSQL cannot store"
+        for index, value in enumerate(values)
+        if value is not None and FORBIDDEN in value
+    }
+
+
+def pack(table: Table, columns: Sequence[Any]) -> bytes:
+    """Make the payload, a marshalled `Part`; it is read only by the process that started this one."""
+    watched = {position: list(columns[position]) for position in kept(table)}
+    return marshal.dumps((len(columns[0]), watched, copy_lines(columns)), 2)
+
+
+def copy_lines(columns: Iterable[Sequence[Any]]) -> bytes:
+    """Give the lines of rows that are given as columns of stored values."""
+    lines = "\n".join(map("\t".join, zip(*map(_fields, columns), strict=True)))
+    return f"{lines}\n".encode()
+
+
+def _fields(column: Sequence[Any]) -> Sequence[str]:
+    types = {*map(type, column)}
+    if types == {str}:
+        whole = "".join(column)
+        if "\\" in whole or "\t" in whole or "\n" in whole or "\r" in whole:
+            return [value.translate(_ESCAPES) for value in column]
+        return column
+    return list(map(str, column)) if types == {int} else list(map(_field, column))
+
+
+def _field(value: Any) -> str:
+    if value is None:
+        return r"\N"
+    if isinstance(value, bytes):
+        return rf"\\x{value.hex()}"
+    return str(value).translate(_ESCAPES)

@@ -1,0 +1,83 @@
+"""Values as text that loses nothing, for databases that take text where they have no better type.
+
+Decimals come with their full scale, dates and timestamps as in ISO 8601 with a space before the
+time, booleans as 1 and 0; int, float, text and bytes stay what they are. What does not belong here:
+a database.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from headway.io.columns import ColumnType, Exact, Int
+
+_WRITTEN: Mapping[str, Callable[[Any], Any]] = {
+    "decimal": "{:f}".format,
+    "date": str,
+    "timestamp": lambda value: value.isoformat(" "),
+    "bool": int,
+}
+_STAMPS = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}Z?+,)*+", re.ASCII)
+
+
+def quick(type: ColumnType, values: Sequence[Any]) -> Sequence[Any] | None:
+    """Store columns of str or int that are written as they are stored, but for a timestamp's T and Z."""
+    types = {*map(builtins.type, values)}
+    if types == {int} and type == Int():
+        return values if min(values) >= -(1 << 63) and max(values) < 1 << 63 else None
+    if types != {str}:
+        return None
+    if type.kind == "text":
+        return values if _sound("".join(values)) else None
+    if isinstance(type, Exact):
+        return values if _decimals(type.precision, type.scale).fullmatch(",".join(values) + ",") else None
+    return _quick_stamps(values) if type.kind == "timestamp" else None
+
+
+def store(type: ColumnType, values: Sequence[Any]) -> Sequence[Any]:
+    """Write converted values."""
+    write = _WRITTEN.get(type.kind)
+    return values if write is None else [None if value is None else write(value) for value in values]
+
+
+def unheld(_type: ColumnType, _values: Sequence[Any]) -> Mapping[int, str]:
+    """Every value has a place."""
+    return {}
+
+
+def select(column: Sequence[Any], indices: Sequence[int]) -> list[Any]:
+    """Give some values of a stored column."""
+    return [column[index] for index in indices]
+
+
+def _quick_stamps(values: Sequence[str]) -> list[str] | None:
+    whole = ",".join(values) + ","
+    if not _STAMPS.fullmatch(whole):
+        return None
+    try:
+        deque(map(datetime.fromisoformat, values), maxlen=0)
+    except ValueError:
+        return None
+    return whole.replace("T", " ").replace("Z", "").split(",")[:-1]
+
+
+def _sound(text: str) -> bool:
+    """Whether a text holds no lone surrogates."""
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+@lru_cache
+def _decimals(precision: int, scale: int) -> re.Pattern[str]:
+    whole = f"[1-9][0-9]{{0,{precision - scale - 1}}}+" if precision > scale else "0"
+    point = rf"\.[0-9]{{{scale}}}" if scale else ""
+    zero = r"(?!-[0.]++,)"  # zero has no sign
+    return re.compile(rf"(?:{zero}-?+(?:{whole}|0){point},)*+", re.ASCII)
