@@ -64,7 +64,7 @@ def packed(record: logging.LogRecord, pack: Callable[[Any], bytes]) -> bytes:
 
 
 def deliver(data: bytes) -> None:
-    """Hand a record of a child to the handlers here."""
+    """Hand a record of a child to the handlers here. Their errors are told as `logging` tells its own."""
     fields, full = pickle.loads(data)
     if full:
         with suppress(BaseException):  # else what travels in any case has to be enough
@@ -72,4 +72,7 @@ def deliver(data: bytes) -> None:
     record = logging.makeLogRecord(fields)
     logger = logging.getLogger(record.name)
     if logger.isEnabledFor(record.levelno):
-        logger.handle(record)
+        try:
+            logger.handle(record)
+        except Exception:
+            logging.Handler().handleError(record)
