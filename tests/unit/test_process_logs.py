@@ -48,7 +48,7 @@ def log(value: Any) -> Any:
         except ValueError:
             logger.exception("failed with %d", 3)
     elif value == "misfit":
-        logger.warning("%d %d", 1)
+        logger.warning("%d %d", *[1])
     elif value == "handlers":
         logging.basicConfig(force=True)
         logger.addHandler(logging.StreamHandler())

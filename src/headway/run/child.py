@@ -70,9 +70,13 @@ class _Report:
 
     def answered(self, worker: Any, answer: Answer) -> None:
         gaps = self.gaps.pop(answer.ticket, None)
-        self.send("answer", pack_answer(gaps(answer) if gaps else answer))
-        if self.writer is not None and self.writer.ticket == answer.ticket:
-            self.writer.end()
+        data = pack_answer(gaps(answer) if gaps else answer)
+        writer = self.writer if self.writer is not None and self.writer.ticket == answer.ticket else None
+        if writer is not None and answer.parked:
+            writer.pause()
+        self.send("answer", data)
+        if writer is not None:
+            writer.end()
 
     def died(self, worker: Any, why: Raised, answer: Answer | None, cursor: int | None) -> None:
         """A child does not report its own death."""

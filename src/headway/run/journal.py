@@ -144,8 +144,8 @@ class Writer:
         self._records = records(recipe)
         self._cell = Cell()
         self._end = _AREA
-        self._tags: Sequence[Tag] = ()
-        self._parked: dict[int, Tag] = {}
+        self._ran_s = 0.0
+        self._paused: dict[int, float] = {}
 
     @property
     def ticket(self) -> int:
@@ -155,11 +155,11 @@ class Writer:
     @property
     def tag(self) -> Tag | None:
         """Tag of the item whose call was begun last in the job in hand."""
-        at = self._cell.cursor
-        return self._tags[at] if self.ticket != _NONE and 0 <= at < len(self._tags) else None
+        job, at = self._cell.job, self._cell.at
+        return job.tags[at] if self.ticket != _NONE and job is not None and 0 <= at < len(job.tags) else None
 
     def begin(self, job: Job, cell: Cell, gaps: Gaps | None, *, resumed: bool) -> None:
-        """The job is taken; a `resumed` one is at once in its call."""
+        """The job is taken; `resumed`: its call goes on, and has taken the time before its pause already."""
         words = self._words
         lacking = pack_gaps(gaps, SIZE // 4) if gaps is not None else b""
         words[_BASE], words[_GAPS] = words[_STATE] >> 1, len(lacking)
@@ -168,9 +168,11 @@ class Writer:
         self._cell = cell
         self._times[_TAKEN] = perf_counter()
         words[_TICKET] = job.ticket
-        if resumed:
-            self._times[_BEGAN] = self._times[_TAKEN]
-            words[_STATE] += 1
+        self._ran_s = self._paused.pop(job.ticket, 0.0) if resumed else 0.0
+
+    def pause(self) -> None:
+        """The expansion in hand has paused."""
+        self._paused[self.ticket] = perf_counter() - self._times[_BEGAN]
 
     def end(self) -> None:
         """The job has been answered."""
@@ -180,12 +182,9 @@ class Writer:
     def published(self, values: Iterator[Any]) -> Iterator[Any]:
         """`values`, publishing the cursor where nothing is recorded."""
         words, times, clock = self._words, self._times, perf_counter
-        if words[_STATE] & 1:  # a resumed expansion: its call runs already
-            yield from values
-            return
         state = words[_STATE] - 1
         for value in values:
-            times[_BEGAN] = clock()
+            times[_BEGAN] = clock() - self._ran_s
             state += 2
             words[_STATE] = state
             yield value

@@ -52,14 +52,14 @@ def packed(record: logging.LogRecord, pack: Callable[[Any], bytes]) -> bytes:
         fields["exc_info"] = None
     plain = {name: value for name, value in fields.items() if type(value) in (str, int, float, bool, type(None))}
     plain["headway_seq"] = fields["headway_seq"]
+    plain["args"], full = None, b""
     try:
-        plain["msg"], plain["args"] = record.getMessage(), None
-    except Exception as error:  # as `logging` does, the place that logs is told
-        plain["msg"], plain["args"] = f"{record.msg!r} (its arguments {record.args!r} do not fit: {error})", None
-    try:
-        full = pack(fields)
-    except BaseException:
-        full = b""
+        plain["msg"] = record.getMessage()
+    except Exception as error:
+        plain["msg"] = f"{record.msg!r} (its arguments {record.args!r} do not fit: {error})"
+    else:
+        with suppress(BaseException):
+            full = pack(fields)
     return pickle.dumps((plain, full), protocol=pickle.HIGHEST_PROTOCOL)
 
 

@@ -23,6 +23,7 @@ from headway.core.ticket import Answer, Job
 from headway.errors import ItemTimeout, PlanError, WorkerDied
 from headway.run.journal import Journal
 from headway.run.logs import deliver, levels
+from headway.run.setup import Shared
 from headway.run.wire import culprit, local, pack_job, pack_recipe, portable, unpack_answer
 from headway.run.worker import Events, Recipe, late_setup
 from headway.text import told
@@ -45,7 +46,7 @@ def check_recipe(recipe: Recipe) -> bytes:
     except Exception as error:
         name = culprit(recipe.fn)
         if name is None and recipe.setup is not None:
-            name = culprit(recipe.setup)
+            name = culprit(recipe.setup.factory if isinstance(recipe.setup, Shared) else recipe.setup)
         what = f"the variable {name!r} that it captures" if name else "its function"
         raise PlanError(
             f"stage {recipe.name!r}: {what} cannot be sent to a process ({told(error)}); "

@@ -16,6 +16,7 @@ from headway.claim import Cell
 from headway.core.policy import Retry
 from headway.core.ticket import Answer, Job
 from headway.errors import ItemTimeout, Raised
+from headway.run.setup import Common, Resource, Shared, SharedResource, settled
 
 COMMIT_S = 1.0
 """A sink commits at least this often while it writes."""
@@ -93,7 +94,7 @@ class Recipe:
 
     A job ends at a failure whose exception is of the classes ``halts`` (True: any). ``timed``: the stage has a
     time limit, so the start of each call is published. ``states`` are those of a scan by key, shared by all
-    workers of the stage in this process. ``run`` is the name of the run.
+    workers of the stage in this process, as is ``common``. ``run`` is the name of the run.
     """
 
     kind: str
@@ -113,6 +114,7 @@ class Recipe:
     initial: Any = None
     states: dict[Any, Any] = field(default_factory=dict)
     run: str = "run"
+    common: Common = field(default_factory=Common)
 
     @property
     def is_sink(self) -> bool:
@@ -141,35 +143,33 @@ class Session:
     def __init__(self, recipe: Recipe, cpu_clock: Callable[[], float] | None) -> None:
         self._recipe = recipe
         self._cpu_clock = cpu_clock
-        self._leave: Callable[..., Any] | None = None
         self._written = 0
         self._watermark: int | None = None
         self._committed_at = perf_counter()
-        self.opened: Any = None
-        """What ``setup()`` returned, before it is entered; its kind decides whether a loop is needed."""
-        if recipe.setup is not None:
-            self.opened = recipe.setup()
+        setup = recipe.setup
+        self._resource: Resource | SharedResource | None = None
+        if setup is not None:
+            self._resource = recipe.common.make(setup) if isinstance(setup, Shared) else Resource(setup)
 
     @property
     def asynchronous(self) -> bool:
         """Whether an event loop is needed."""
-        waits = hasattr(self.opened, "__aenter__") or inspect.isawaitable(self.opened)
-        return self._recipe.asynchronous or waits
+        made = self._resource.made if self._resource is not None else None
+        return self._recipe.asynchronous or hasattr(made, "__aenter__") or inspect.isawaitable(made)
 
     async def open(self) -> None:
         """Enter the set-up, open the sink. Raises what they raise."""
-        recipe, fn, resource = self._recipe, self._recipe.fn, self.opened
+        recipe, fn, resource = self._recipe, self._recipe.fn, self._resource
         if recipe.is_sink:
-            await _settled(fn.open(None))
+            await settled(fn.open(None))
             fn = fn.write
-        if recipe.setup is not None:
-            if inspect.isawaitable(resource):
-                resource = await resource
-            if hasattr(resource, "__aenter__"):
-                self._leave, resource = resource.__aexit__, await resource.__aenter__()
-            elif hasattr(resource, "__enter__"):
-                self._leave, resource = resource.__exit__, resource.__enter__()
-            fn = _with_resource(fn, resource, scans=recipe.kind == "scan")
+        if resource is not None:
+            try:
+                entered = await resource.enter()
+            except BaseException as error:
+                await resource.leave(error)
+                raise
+            fn = _with_resource(fn, entered, scans=recipe.kind == "scan")
         self._caller = Caller(
             recipe.kind, fn, size=recipe.size, atomic=recipe.atomic, most_children=recipe.most_children,
             writes=recipe.is_sink and not recipe.batched, halts=recipe.halts, retry=recipe.retry,
@@ -193,7 +193,7 @@ class Session:
         return await self._caller.resume(ticket, limit, cell)
 
     async def _commit(self) -> None:
-        await _settled(self._recipe.fn.commit({"watermark": self._watermark, "written": self._written}))
+        await settled(self._recipe.fn.commit({"watermark": self._watermark, "written": self._written}))
         self._committed_at = perf_counter()
 
     async def close(self, error: BaseException | None, *, commit: bool) -> None:
@@ -208,12 +208,12 @@ class Session:
                 except BaseException as failed:
                     first = error = raised(failed).error
                 try:
-                    await _settled(self._recipe.fn.close(error))
+                    await settled(self._recipe.fn.close(error))
                 except BaseException as failed:
                     first = first or failed
-        if self._leave is not None:
+        if self._resource is not None:
             try:
-                await _settled(self._leave(type(error) if error else None, error, None))
+                await self._resource.leave(error)
             except BaseException as failed:
                 first = first or failed
         if first is not None:
@@ -238,7 +238,3 @@ def _with_resource(fn: Callable[..., Any], resource: Any, *, scans: bool) -> Cal
         return await fn(*values, resource)
 
     return call
-
-
-async def _settled(result: Any) -> Any:
-    return await result if inspect.isawaitable(result) else result
