@@ -343,3 +343,25 @@ def test_replacements_leave_no_descriptor(times):
             hands.submit(1, ["die exit"])
             hands.heard.wait("died")
         assert held() == before
+
+
+def add(state: int, value: Any) -> Any:
+    work(value)
+    return state + value, state + value
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_the_states_of_a_scan_outlive_its_worker(idempotent):
+    states: dict[Any, Any] = {}
+    with Hands(add, "scan", initial=0, states=states, idempotent=idempotent) as hands:
+        hands.submit(1, [1, 2, 4], keys=["a", "b", "a"])
+        assert hands.heard.wait("answered").values == [1, 2, 5]
+        assert states == {"a": 5, "b": 2}
+        hands.submit(2, [1, 1, "die exit"], keys=["b", "b", "b"])
+        _, answer, cursor = hands.heard.wait("died")
+        assert cursor == 2
+        assert answer.values == ([] if idempotent else [3, 4])
+        assert states == {"a": 5, "b": 2 if idempotent else 4}
+    with Hands(add, "scan", initial=0, states=states) as hands:
+        hands.submit(1, [1, 1], keys=["a", "b"])
+        assert hands.heard.wait("answered").values == [6, 3 if idempotent else 5]

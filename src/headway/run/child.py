@@ -29,7 +29,7 @@ from headway.errors import Raised
 from headway.run.journal import Journal, Writer, records
 from headway.run.logs import forward
 from headway.run.thread import JobQueue, serve
-from headway.run.wire import Gaps, local, pack_answer, portable, unpack_job
+from headway.run.wire import Gaps, local, pack_answer, pack_states, portable, unpack_job
 from headway.run.worker import Recipe
 
 _PR_SET_PDEATHSIG = 1
@@ -74,7 +74,8 @@ class _Report:
         writer = self.writer if self.writer is not None and self.writer.ticket == answer.ticket else None
         if writer is not None and answer.parked:
             writer.pause()
-        self.send("answer", data)
+        states = writer.states(answer) if writer is not None else {}
+        self.send("answer", data, pack_states(states) if states else None)
         if writer is not None:
             writer.end()
 
@@ -126,6 +127,7 @@ def main() -> None:
         about: list[Any] = ["", None]
         forward(pickle.loads(pipe.recv_bytes()), lambda data: report.send("log", data), lambda: _about(report, about))
         recipe: Recipe = pickle.loads(pipe.recv_bytes())
+        recipe.states.update(pickle.loads(pipe.recv_bytes()))
     except EOFError:
         return
     except BaseException as error:

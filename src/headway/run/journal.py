@@ -130,7 +130,8 @@ def _replay(recipe: Recipe, job: Job, spans: list[tuple[bool, bytes]], gaps: Gap
 
     good: Sequence[int] = gaps.good if gaps is not None else range(len(job.values))
     part = part_of(job, good[: len(spans)])
-    answer = drive(Caller(recipe.kind, recorded, size=recipe.size, halts=recipe.halts).run(part, Cell()))
+    caller = Caller(recipe.kind, recorded, size=recipe.size, halts=recipe.halts, states=recipe.states)
+    answer = drive(caller.run(part, Cell()))
     # The worker's own traceback is what was raised; here it was only raised again.
     answer.failed = [(offset, told.get(id(why.error), why)) for offset, why in answer.failed]
     return gaps(answer) if gaps is not None else answer
@@ -141,7 +142,7 @@ class Writer:
 
     def __init__(self, journal: Journal, recipe: Recipe) -> None:
         self._journal, self._words, self._times = journal, journal.words, journal.times
-        self._records = records(recipe)
+        self._states = recipe.states
         self._cell = Cell()
         self._end = _AREA
         self._ran_s = 0.0
@@ -169,6 +170,14 @@ class Writer:
         self._times[_TAKEN] = perf_counter()
         words[_TICKET] = job.ticket
         self._ran_s = self._paused.pop(job.ticket, 0.0) if resumed else 0.0
+
+    def states(self, answer: Answer) -> dict[Any, Any]:
+        """Scans: the states that the job in hand has changed."""
+        job, kept = self._cell.job, self._states
+        if job is None or not kept:
+            return {}
+        keys = [None] if job.keys is None else job.keys[: answer.taken]
+        return {key: kept[key] for key in keys if key in kept}
 
     def pause(self) -> None:
         """The expansion in hand has paused."""
@@ -223,22 +232,22 @@ class Writer:
                 error.__traceback__ = error.__traceback__.tb_next or error.__traceback__
             write(pickle.dumps(portable(raised(error)), protocol=pickle.HIGHEST_PROTOCOL), state, -1)
 
-        def call(value: Any, *resource: Any) -> Any:
+        def call(*values: Any) -> Any:
             times[_BEGAN] = clock()
             words[_STATE] = state = words[_STATE] + 1
             try:
-                result, data = outcome(fn(value, *resource))
+                result, data = outcome(fn(*values))
             except BaseException as error:
                 failed(error, state)
                 raise
             write(data, state)
             return result
 
-        async def call_async(value: Any, *resource: Any) -> Any:
+        async def call_async(*values: Any) -> Any:
             times[_BEGAN] = clock()
             words[_STATE] = state = words[_STATE] + 1
             try:
-                result, data = outcome(await fn(value, *resource))
+                result, data = outcome(await fn(*values))
             except BaseException as error:
                 failed(error, state)
                 raise

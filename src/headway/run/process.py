@@ -24,7 +24,7 @@ from headway.errors import ItemTimeout, PlanError, WorkerDied
 from headway.run.journal import Journal
 from headway.run.logs import deliver, levels
 from headway.run.setup import Shared
-from headway.run.wire import culprit, local, pack_job, pack_recipe, portable, unpack_answer
+from headway.run.wire import culprit, local, pack_job, pack_recipe, pack_states, portable, unpack_answer
 from headway.run.worker import Events, Recipe, late_setup
 from headway.text import told
 
@@ -214,6 +214,7 @@ class ProcessWorker:
         try:
             pipe.send_bytes(pickle.dumps(levels()))
             pipe.send_bytes(self._packed)
+            pipe.send_bytes(pack_states(self._recipe.states))
             while (message := self._outbox.get()) is not None:
                 if message[0] == "job":
                     job: Job = message[1]
@@ -255,6 +256,8 @@ class ProcessWorker:
                 self._begin(self._end_child)
             kind, *rest = pickle.loads(pipe.recv_bytes())
             if kind == "answer":
+                if rest[1] is not None:
+                    self._recipe.states.update(pickle.loads(rest[1]))
                 self._answered(unpack_answer(rest[0]))
             elif kind == "log":
                 deliver(rest[0])

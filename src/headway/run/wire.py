@@ -274,6 +274,11 @@ def unpack_gaps(data: bytes) -> Gaps:
     return Gaps(good, {number: local(*error) for number, error in bad.items()}, at)
 
 
+def pack_states(states: dict[Any, Any]) -> bytes:
+    """States of a scan as bytes: each of them has travelled before, with the outcome that it came with."""
+    return _dumps(states)
+
+
 def pack_recipe(recipe: Any) -> bytes:
     """A recipe as bytes. Raises what pickling raises."""
     return _dumps(recipe)
