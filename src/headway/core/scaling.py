@@ -73,7 +73,10 @@ class Scaling(Hedging):
                 ticket.lanes = stage.inbox.adopt(ticket.blocks)
             for block in waiting:
                 for part in block.parts():
-                    stage.inbox.push(part)
+                    if part.values:
+                        stage.inbox.push(part)
+                    else:
+                        self._forward(stage, [part], self._now)
         stage.sort_steps()
 
     def _passed(self, index: int) -> list[Span]:
