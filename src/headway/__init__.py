@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from headway.io.deadletter import read_dead_letters
     from headway.pipeline import Pipeline
     from headway.ports import Sink, Source
+    from headway.run.context import Item, current_item
+    from headway.run.setup import shared
     from headway.running import Run
     from headway.watch.plan import Plan
     from headway.watch.report import Report
@@ -52,6 +54,8 @@ _HOMES = {
     "headway.io.deadletter": ("read_dead_letters",),
     "headway.pipeline": ("Pipeline",),
     "headway.ports": ("Sink", "Source"),
+    "headway.run.context": ("Item", "current_item"),
+    "headway.run.setup": ("shared",),
     "headway.running": ("Run",),
     "headway.watch.plan": ("Plan",),
     "headway.watch.report": ("Report",),
@@ -59,10 +63,7 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "CheckpointError", "DROP", "Failure", "HeadwayError", "ImportResult", "InternalError", "ItemTimeout", "Pipeline",
-    "Plan", "PlanError", "PredecessorFailed", "RateLimit", "Reject", "Report", "Retry", "RetryAfter", "Run", "RunError",
-    "RunErrors", "Sink", "SinkError", "Source", "SourceError", "StageError", "StallError", "TooManyFailures", "WorkerDied", "import_file", "read_dead_letters",
-    "rows",
+    "CheckpointError", "DROP", "Failure", "HeadwayError", "ImportResult", "InternalError", "Item", "ItemTimeout", "Pipeline", "Plan", "PlanError", "PredecessorFailed", "RateLimit", "Reject", "Report", "Retry", "RetryAfter", "Run", "RunError", "RunErrors", "Sink", "SinkError", "Source", "SourceError", "StageError", "StallError", "TooManyFailures", "WorkerDied", "current_item", "import_file", "read_dead_letters", "rows", "shared",
 ]  # fmt: skip
 
 
