@@ -13,7 +13,7 @@ from headway.core.plan import StagePlan
 from headway.core.stage import Slot, Stage
 from headway.run.task import TaskWorker
 from headway.run.thread import ThreadWorker
-from headway.run.worker import Events, Recipe, Worker
+from headway.run.worker import Events, Recipe, Worker, late_setup
 
 LEFT_BEHIND_S = 1.0
 """How long the end of a run waits for a call that was given up."""
@@ -47,6 +47,7 @@ class Crew:
         self._told: set[str] = set()
         self._leaving: list[Worker] = []
         self._ready: set[Any] = set()
+        self._setups: dict[Any, asyncio.TimerHandle] = {}
         self.zombies: list[Worker] = []
         """Those whose call cannot be ended."""
 
@@ -57,6 +58,14 @@ class Crew:
         worker = self._at[slot] = self._make(slot)
         self._slots[worker] = slot
         start(worker)
+        spec = slot.stage.spec
+        if spec.setup is not None and spec.on in ("task", "thread"):  # a process counts from when it has started
+            loop = asyncio.get_running_loop()
+            self._setups[worker] = loop.call_later(spec.setup_timeout, self._give_up_setup, worker, spec.setup_timeout)
+
+    def _give_up_setup(self, worker: Worker, limit_s: float) -> None:
+        if self._setups.pop(worker, None) is not None and self.slot_of(worker) is not None:
+            self._events.broken(worker, late_setup(limit_s))
 
     def retire(self, slot: Slot) -> None:
         """End the worker of `slot`, without waiting for it."""
@@ -101,6 +110,8 @@ class Crew:
     def open(self, worker: Any) -> bool:
         """`worker` is ready; whether all are."""
         self._ready.add(worker)
+        if (timer := self._setups.pop(worker, None)) is not None:
+            timer.cancel()
         return all(each in self._ready for each in self._at.values())
 
     def is_open(self, worker: Any) -> bool:
@@ -141,6 +152,8 @@ class Crew:
 
     async def close(self, error: BaseException | None, *, commit: bool, aborted: bool, left_s: float) -> list[str]:
         """Stop all and wait. Calls that were given up have `left_s` seconds; names what is left behind."""
+        for timer in self._setups.values():
+            timer.cancel()
         here = list(self._at.items())
         workers = [*(worker for _, worker in here), *self._leaving]
         for worker in workers:

@@ -252,7 +252,7 @@ class ProcessWorker:
             if until is not None and not pipe.poll(max(0.0, until - monotonic())):
                 until = None
                 self._stopping = True
-                self._events.broken(self, late_setup(self._recipe))
+                self._events.broken(self, late_setup(self._recipe.setup_timeout))
                 self._begin(self._end_child)
             kind, *rest = pickle.loads(pipe.recv_bytes())
             if kind == "answer":

@@ -39,6 +39,7 @@ class TaskWorker:
         self._wake: asyncio.Future[None] | None = None
         self._ending: tuple[BaseException | None, bool] | None = None
         self._cell, self._ticket, self._seen = Cell(), -1, 0.0
+        self._open = False
         self._halted = -1
         self._task: asyncio.Task[None] | None = None
         self._grace: asyncio.TimerHandle | None = None
@@ -114,7 +115,7 @@ class TaskWorker:
     def stop(self, error: BaseException | None, *, commit: bool) -> None:
         """End: a call that waits is cancelled."""
         self._ending = error, commit and not self._left
-        if self._task is not None and self._ticket >= 0:
+        if self._task is not None and (self._ticket >= 0 or not self._open):
             self._cell.passes = (asyncio.CancelledError,)
             self._task.cancel()
         self._notify()
@@ -142,6 +143,7 @@ class TaskWorker:
                 raise
             self._events.broken(self, raised(error))
             return
+        self._open = True
         self._events.ready(self)
         try:
             await self._serve(session)

@@ -129,9 +129,9 @@ class Recipe:
         return is_async(self.fn)
 
 
-def late_setup(recipe: Recipe) -> Raised:
-    """What to report as broken where a worker has not opened within its limit."""
-    return raised(TimeoutError(f"it took longer than setup_timeout={recipe.setup_timeout:g} s"))
+def late_setup(limit_s: float) -> Raised:
+    """What to report as broken where a set-up is not over within its limit."""
+    return raised(TimeoutError(f"it took longer than setup_timeout={limit_s:g} s"))
 
 
 class Session:
