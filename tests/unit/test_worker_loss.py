@@ -6,7 +6,7 @@ import pytest
 
 from headway.core.plan import make_plan
 from headway.core.spec import PipelineSpec, StageSpec
-from headway.errors import Raised, WorkerDied
+from headway.errors import WorkerDied
 from headway.sim.driver import VirtualRun
 
 
@@ -16,7 +16,7 @@ def run_with_deaths(idempotent: bool, deaths: list[float], workers: int = 2) -> 
     run = VirtualRun(plan, range(40), {"work": 1.0})
     slot = run.engine.stages[0].slots[0]
     for at in deaths:
-        run.at(at, lambda: run.engine.lost(slot, Raised(WorkerDied("killed", stage="work"), ""), run.now))
+        run.at(at, lambda: run.kill(slot))
     return run.run()
 
 
