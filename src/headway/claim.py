@@ -12,6 +12,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from operator import length_hint
+from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 from headway.core.ticket import Answer, Job
@@ -19,6 +21,9 @@ from headway.errors import Raised
 from headway.size import sizes
 
 T = TypeVar("T")
+
+_CALLS = tuple(str(Path(__file__).with_name(name)) for name in ("call.py", "run"))
+"""Where the user's functions are called."""
 
 _TURNED = ("coroutine raised StopIteration", "coroutine raised StopAsyncIteration")
 
@@ -37,6 +42,14 @@ def raised(error: BaseException, inside: str = "") -> Raised:
     except Exception:  # a user's __str__ may raise
         text = f"{type(error).__name__} (its text could not be formatted)\n"
     return Raised(error, text)
+
+
+def user_frames(frames: list[FrameType]) -> str:
+    """The stack of a call as text, outermost frame first, without those that lead to the user's function."""
+    files = [frame.f_code.co_filename for frame in frames]
+    ours = max((at for at, file in enumerate(files) if file.startswith(_CALLS)), default=-1)
+    lines = [(frame, frame.f_lineno) for frame in frames[ours + 1 :] or frames]
+    return "".join(traceback.StackSummary.extract(lines).format())
 
 
 class Outcomes:

@@ -19,6 +19,7 @@ from headway.core.policy import seconds
 from headway.errors import HeadwayError, PlanError, RunError
 from headway.io.deadletter import Letters
 from headway.run.driver import Driver, Mode
+from headway.run.loop import run_on_own_loop
 from headway.run.outlet import Discard, LoopOutlet, ThreadOutlet
 from headway.run.source import open_rows
 from headway.run.stop import SignalStops
@@ -105,7 +106,7 @@ class Run(Generic[T]):
 
         def main() -> None:
             try:
-                asyncio.run(driver.run())
+                run_on_own_loop(driver.run())
             except BaseException as error:  # a defect of ours: it is raised where the run is waited for
                 self._crash = error
                 outlet.stop(None, commit=False)

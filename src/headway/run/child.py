@@ -23,7 +23,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from headway.call import raised
-from headway.claim import Cell, Outcomes
+from headway.claim import Cell, Outcomes, user_frames
 from headway.core.ticket import Answer, Job
 from headway.errors import Raised
 from headway.run.journal import Journal, Writer, records
@@ -197,4 +197,4 @@ def _about(report: _Report, about: list[Any]) -> tuple[str, Any]:
 
 def _stack() -> str:
     frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001 - there is no other way
-    return "".join(traceback.format_stack(frame))
+    return user_frames([each for each, _ in traceback.walk_stack(frame)][::-1])

@@ -154,7 +154,7 @@ class Crew:
         """Stop all and wait. Calls that were given up have `left_s` seconds; names what is left behind."""
         for timer in self._setups.values():
             timer.cancel()
-        here = list(self._at.items())
+        here = [(slot, worker) for slot, worker in self._at.items() if worker not in self.zombies]
         workers = [*(worker for _, worker in here), *self._leaving]
         for worker in workers:
             if worker not in self._leaving:
@@ -169,4 +169,4 @@ class Crew:
             worker.stop(error, commit=False)
             await worker.join(0.0)
         names = dict.fromkeys(self._slots[worker].stage.spec.name for worker in left if worker in self._slots)
-        return [f"a call of stage {name!r} does not return; its thread is left behind" for name in names]
+        return [f"a call of stage {name!r} does not return; it is left behind" for name in names]

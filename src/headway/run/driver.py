@@ -304,6 +304,8 @@ class Driver:
         """The run cannot go on: what has been emitted stands."""
         if isinstance(error, StallError):
             self._left_s = STALLED_S
+        if any(type(known) is type(error) for known in self._errors):
+            return
         self._errors.append(error)
         self.engine.stop("cancel", perf_counter())
 

@@ -151,7 +151,10 @@ class InlineDriver:
                 continue
             for slot in stage.slots:
                 try:
-                    session = Session(recipe_of(stage.plan, self._size, self.engine.window.budget), thread_time)
+                    session = Session(
+                        recipe_of(stage.plan, self._size, self.engine.window.budget, self.engine.plan.spec.name),
+                        thread_time,
+                    )
                     await session.open()
                 except BaseException as error:
                     self._broken(stage.spec, "set-up", error)

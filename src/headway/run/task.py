@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import traceback
 import warnings
 from collections import deque
 from time import perf_counter
@@ -12,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 from headway.call import is_async, lost_expansion, raised
-from headway.claim import Cell
+from headway.claim import Cell, user_frames
 from headway.core.ticket import Answer, Job
 from headway.errors import ItemTimeout
 from headway.run.worker import Events, Recipe, Session
@@ -44,9 +43,11 @@ class TaskWorker:
         self._task: asyncio.Task[None] | None = None
         self._grace: asyncio.TimerHandle | None = None
         self._left = False
+        self._gone: asyncio.Future[None]
 
     def start(self) -> None:
         """Start the task."""
+        self._gone = asyncio.get_running_loop().create_future()
         self._task = asyncio.get_running_loop().create_task(self._main(), name=self.name, context=self._context)
 
     def submit(self, job: Job) -> None:
@@ -87,11 +88,7 @@ class TaskWorker:
 
     def stack(self, timeout_s: float) -> str:
         """Where the coroutine of the job waits."""
-        return "".join(
-            text
-            for frame in _frames(getattr(self._cell, "coroutine", None))
-            for text in traceback.format_list(traceback.StackSummary.extract([(frame, frame.f_lineno)]))
-        )
+        return user_frames(_frames(getattr(self._cell, "coroutine", None)))
 
     def give_up(self, ticket: int, why: ItemTimeout) -> None:
         """Answer, and cancel the call; if it has not ended within the grace, leave the task to it."""
@@ -107,6 +104,9 @@ class TaskWorker:
     def _leave(self) -> None:
         """The call swallows its cancellation: start nothing more."""
         self._left = True
+        self._cell.passes = (GeneratorExit,)  # whatever becomes of the call now, it is not an outcome
+        if not self._gone.done():
+            self._gone.set_result(None)
         self._events.zombie(self, alive=True)  # first, so that what is answered for meets another worker
         while self._jobs:
             job, resumed = self._jobs.popleft()
@@ -116,7 +116,7 @@ class TaskWorker:
         """End: a call that waits is cancelled."""
         self._ending = error, commit and not self._left
         if self._task is not None and (self._ticket >= 0 or not self._open):
-            self._cell.passes = (asyncio.CancelledError,)
+            self._cell.passes = (asyncio.CancelledError, GeneratorExit)
             self._task.cancel()
         self._notify()
 
@@ -124,10 +124,11 @@ class TaskWorker:
         """Wait for the task to end; one that swallows its cancellation is left behind."""
         if self._task is None:
             return True
-        done, _ = await asyncio.wait([self._task], timeout=timeout_s)
+        await asyncio.wait([self._task, self._gone], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        done = self._task.done()
         if done and not self._task.cancelled() and self._task.exception() is not None:
             raise self._task.exception()  # type: ignore[misc]
-        return bool(done)
+        return done
 
     def _notify(self) -> None:
         if self._wake is not None and not self._wake.done():
@@ -147,6 +148,8 @@ class TaskWorker:
         self._events.ready(self)
         try:
             await self._serve(session)
+        except GeneratorExit:  # its loop is gone
+            raise
         except BaseException as error:
             if not _cancelled():  # a sink's commit; user functions never raise here
                 self._events.broken(self, raised(error))

@@ -14,7 +14,7 @@ from time import perf_counter, thread_time
 from typing import Any
 
 from headway.call import drive, lost_expansion, raised
-from headway.claim import Cell
+from headway.claim import Cell, user_frames
 from headway.core.ticket import Answer, Job
 from headway.errors import ItemTimeout
 from headway.run.worker import Events, Recipe, Session
@@ -143,7 +143,7 @@ class ThreadWorker:
     def stack(self, timeout_s: float) -> str:
         """The stack of the thread."""
         frame = sys._current_frames().get(self._thread.ident or 0)  # noqa: SLF001 - the documented way to it
-        return "".join(traceback.format_stack(frame)) if frame is not None else ""
+        return user_frames([each for each, _ in traceback.walk_stack(frame)][::-1]) if frame is not None else ""
 
     def give_up(self, ticket: int, why: ItemTimeout) -> None:
         """Leave the thread to its call: it starts nothing more, and ends when that does."""
