@@ -11,7 +11,9 @@ from headway.sim.driver import VirtualRun
 
 
 def run_with_deaths(idempotent: bool, deaths: list[float], workers: int = 2) -> VirtualRun:
-    stage = StageSpec("map", lambda x: x, "work", workers=workers, idempotent=idempotent, on_error="dead_letter")
+    stage = StageSpec(
+        "map", lambda x: x, "work", workers=workers, on="process", idempotent=idempotent, on_error="dead_letter"
+    )
     plan = make_plan(PipelineSpec("p", (stage, StageSpec("consume", None, "output"))))
     run = VirtualRun(plan, range(40), {"work": 1.0})
     slot = run.engine.stages[0].slots[0]

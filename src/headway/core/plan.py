@@ -106,7 +106,7 @@ def holds_level(proven: Level, needed: Level) -> bool:
 
 def _retries(step: StageSpec) -> bool:
     """Whether an item may be tried again, also after its worker died."""
-    return step.retry is not None or (step.on == "process" and step.idempotent)
+    return step.retry is not None or (step.idempotent and step.on not in ("auto", "task", "thread"))
 
 
 def make_plan(spec: PipelineSpec) -> Plan:

@@ -151,7 +151,7 @@ class Recovery(Flow):
                 block.deaths += isinstance(error, WorkerDied)
                 stage.meter.retries += 1
                 stage.meter.timeouts += isinstance(error, ItemTimeout)
-            if isinstance(error, RetryAfter) or stage.plan.holds:
+            if isinstance(error, RetryAfter) or stage.plan.holds or due <= now:
                 stage.hold_until = max(stage.hold_until, due)
                 within.append(block)
             else:
