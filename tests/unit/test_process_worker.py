@@ -192,14 +192,15 @@ def test_more_unreadable_inputs_than_can_be_told_of_cost_only_their_words():
         assert (answer.taken, cursor, len(answer.failed)) == (900, 900, 900)
 
 
-def test_kills_at_random_instants_cost_at_most_the_call_that_ran(tmp_path):
+@repeats(3, 40)
+def test_kills_at_random_instants_cost_at_most_the_call_that_ran(tmp_path, times):
     """The file has what was begun; the answer has to account for all of it but the call at the cursor."""
 
     def note(value: int) -> int:
         tally.bump()
         return value
 
-    for round_ in range(8):
+    for round_ in range(times):
         tally = Tally(tmp_path / f"begun-{round_}")
         with Hands(note) as hands:
             hands.submit(1, list(range(1000)))

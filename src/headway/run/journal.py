@@ -13,12 +13,13 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 from headway.call import Caller, drive, is_async, raised
 from headway.claim import Cell
-from headway.core.block import DROP, Drop, Tag
+from headway.core.block import DROP, Tag
 from headway.core.ticket import Answer, Job
 from headway.errors import Raised
 from headway.run.wire import Gaps, Pack, local, pack_gaps, part_of, portable, unpack_gaps
@@ -144,7 +145,7 @@ class Writer:
         self._journal, self._words, self._times = journal, journal.words, journal.times
         self._states = recipe.states
         self._cell = Cell()
-        self._end = _AREA
+        self._end, self._slot = _AREA, _ENDS
         self._ran_s = 0.0
         self._paused: dict[int, float] = {}
 
@@ -164,7 +165,7 @@ class Writer:
         words = self._words
         lacking = pack_gaps(gaps, SIZE // 4) if gaps is not None else b""
         words[_BASE], words[_GAPS] = words[_STATE] >> 1, len(lacking)
-        self._end = _AREA + len(lacking)
+        self._end, self._slot = _AREA + len(lacking), _ENDS
         self._journal.memory[_AREA : self._end] = lacking
         self._cell = cell
         self._times[_TAKEN] = perf_counter()
@@ -199,44 +200,47 @@ class Writer:
             yield value
 
     def recording(self, recipe: Recipe) -> Callable[..., Any]:
-        """The stage's function, writing the outcome of each call."""
-        fn, kind = recipe.fn, recipe.kind
-        words, times, memory, clock = self._words, self._times, self._journal.memory, perf_counter
-        pack = Pack("result")
-        ready = {value: pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL) for value in (None, True, False, DROP)}
-
-        def outcome(result: Any) -> tuple[Any, bytes]:
-            if kind == "map_batches":
-                result = list(result)
-            elif kind == "filter":
-                result = result is not DROP and bool(result)
-            elif kind == "sink":
-                result = None
-            return result, ready[result] if result is None or type(result) in (bool, Drop) else pack(result)
+        """The stage's function, writing the outcome of each call. Flat, since it runs once for each row."""
+        fn, words, times, memory, clock = recipe.fn, self._words, self._times, self._journal.memory, perf_counter
+        turn = _TURNS.get(recipe.kind)
+        pack, dropped = Pack("result"), _quick(DROP)
+        quick: Callable[[Any], bytes] = _quick
 
         def write(data: bytes, state: int, sign: int = 1) -> None:
-            start = self._end
+            start, slot = self._end, self._slot
             end = start + len(data)
-            number = (state >> 1) - words[_BASE]
-            if end > SIZE or number >= CALLS:
+            if end > SIZE or slot == _ENDS + CALLS:
                 # No room: the job ends here, and its answer takes this outcome along before the cursor moves.
                 self._cell.cut()
                 return
             memory[start:end] = data
-            words[_ENDS + number] = sign * end
-            self._end = end
+            words[slot] = sign * end
+            self._end, self._slot = end, slot + 1
             words[_STATE] = state + 1
+
+        def packed(result: Any) -> bytes:
+            nonlocal quick
+            if result is DROP:
+                return dropped
+            try:
+                return quick(result)
+            except BaseException:
+                quick = pack
+                return pack(result)
 
         def failed(error: BaseException, state: int) -> None:
             if error.__traceback__ is not None:
                 error.__traceback__ = error.__traceback__.tb_next or error.__traceback__
-            write(pickle.dumps(portable(raised(error)), protocol=pickle.HIGHEST_PROTOCOL), state, -1)
+            write(_quick(portable(raised(error))), state, -1)
 
         def call(*values: Any) -> Any:
             times[_BEGAN] = clock()
             words[_STATE] = state = words[_STATE] + 1
             try:
-                result, data = outcome(fn(*values))
+                result = fn(*values)
+                if turn is not None:
+                    result = turn(result)
+                data = packed(result)
             except BaseException as error:
                 failed(error, state)
                 raise
@@ -247,7 +251,10 @@ class Writer:
             times[_BEGAN] = clock()
             words[_STATE] = state = words[_STATE] + 1
             try:
-                result, data = outcome(await fn(*values))
+                result = await fn(*values)
+                if turn is not None:
+                    result = turn(result)
+                data = packed(result)
             except BaseException as error:
                 failed(error, state)
                 raise
@@ -255,3 +262,12 @@ class Writer:
             return result
 
         return call_async if is_async(fn) else call
+
+
+_quick: Callable[[Any], bytes] = partial(pickle.dumps, protocol=pickle.HIGHEST_PROTOCOL)
+_TURNS: dict[str, Callable[[Any], Any]] = {
+    "map_batches": list,
+    "filter": lambda result: result is not DROP and bool(result),
+    "sink": lambda _result: None,
+}
+"""What is kept of a result, by kind of stage; the whole of it by default."""
