@@ -10,7 +10,7 @@ import pytest
 
 from conformance.faults import DROP
 from conformance.modes import MODES, run
-from headway import Pipeline, PlanError
+from headway import Pipeline
 from headway.core.plan import make_plan
 from headway.core.spec import PipelineSpec, StageSpec
 from headway.sim.driver import VirtualRun
@@ -96,13 +96,3 @@ def test_the_slowest_stage_is_a_ceiling_and_not_a_promise():
     assert 0.80 < shares[8] < 0.90
     regular = virtual([(name, 1, 1) for name in "abcd"], range(3000), dict.fromkeys("abcd", 1.0))
     assert 3000 / regular.run().now > 0.99
-
-
-def test_order_by_key_is_refused_as_long_as_there_are_no_lanes():
-    """Sending a key always to the same worker would be the costly form of it, and is not offered instead."""
-    with pytest.raises(PlanError, match="key= is not available"):
-        Pipeline([1]).map(abs, key="account")
-    with pytest.raises(PlanError, match="not 'key'"):
-        Pipeline([1]).map(abs, workers=2).ordered("key")
-    with pytest.raises(PlanError, match="not 'key'"):
-        Pipeline([1]).map(abs, needs="key")
