@@ -22,13 +22,12 @@ from headway.core.ticket import Answer, Job
 from headway.errors import Failure, HeadwayError, InternalError, Raised, RetryAfter, WorkerDied
 from headway.size import one_size, size_of
 from headway.states import States
+from headway.writing import Writing
 
 T = TypeVar("T")
 
 PART_BYTES = 1 << 20
 """An expansion pauses after this many bytes of children."""
-WRITE_ITEMS = 1000
-"""Most items that a sink is given at once."""
 
 
 def is_async(fn: Any) -> bool:
@@ -76,7 +75,7 @@ class _Paused:
     ran_s: float
 
 
-class Caller:
+class Caller(Writing):
     """Runs the jobs of one worker of one stage.
 
     The loops are written once, as coroutines: with a plain function they never wait, so `drive`
@@ -96,6 +95,7 @@ class Caller:
         atomic: bool = False,
         most_children: int = 1 << 20,
         writes: bool = False,
+        per_member: bool = False,
         halts: bool | tuple[type[BaseException], ...] = False,
         retry: Retry | None = None,
         timed: bool = False,
@@ -107,6 +107,7 @@ class Caller:
     ) -> None:
         self.kind, self.fn, self._size = kind, fn, size
         self._atomic, self._most, self._writes, self._retry = atomic, most_children, writes, retry
+        self._per_member = per_member
         classes = halts if isinstance(halts, tuple) else (BaseException,) if halts else ()
         self._halts: tuple[type[BaseException], ...] = (RetryAfter, *classes)
         self.asynchronous = is_async(fn)
@@ -120,7 +121,9 @@ class Caller:
     async def run(self, job: Job, cell: Cell) -> Answer:
         """Run `job`, one call at a time. Raises nothing but what ``cell.passes`` names."""
         loop = {"flat_map": self._expand, "map_batches": self._batches}.get(self.kind, self._calls)
-        return await self._answer(job, cell, self._write if self._writes else loop)
+        if self._writes:
+            loop = self._write_batches if self._per_member else self._write
+        return await self._answer(job, cell, loop)
 
     async def resume(self, ticket: int, limit: int, cell: Cell) -> Answer:
         """Continue the paused expansion of `ticket` for up to `limit` children."""
@@ -357,39 +360,5 @@ class Caller:
                         origin.append(offset)
             cell.began = None
             out.taken = at + 1
-            if cell.changed:
-                await FRESH
-
-    async def _write(self, job: Job, values: Iterator[Any], cell: Cell, out: Outcomes) -> None:
-        """A sink's `write`, for as many values as it may be given at once.
-
-        If that fails, each half is written, the left one first, down to the item that fails; what `retry`
-        covers is left to be written again as a whole.
-        """
-        waiting: list[list[Any]] = []
-        while True:
-            some = waiting.pop() if waiting else list(islice(values, WRITE_ITEMS))
-            if not some or not cell.enter(out.taken, out.taken + len(some), self._timer() if self._timer else None):
-                return
-            try:
-                written = self.fn(some)
-                if self.asynchronous:
-                    await written
-            except BaseException as error:
-                cell.began = None
-                if isinstance(error, cell.passes):
-                    raise
-                record = raised(error)
-                covered = self._retry is not None and self._retry.covers(record.error, job.attempt)
-                if covered or isinstance(record.error, RetryAfter):
-                    out.again = record
-                    return
-                if len(some) > 1:
-                    half = len(some) // 2
-                    waiting += [some[half:], some[:half]]
-                    continue
-                self._failed(out.taken, error, cell, out)
-            cell.began = None
-            out.taken += len(some)
             if cell.changed:
                 await FRESH

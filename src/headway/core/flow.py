@@ -141,7 +141,7 @@ class Flow:
 
     def _refuse(self, stage: Stage, block: Block, why: Raised, now: float) -> list[Block]:
         """The items of `block` fail at `stage` without a call; what is left of it."""
-        members = block.members if stage.spec.kind == "map_batches" else None
+        members = block.members if stage.plan.per_member else None
         count = len(members.tags) if members is not None else len(block.values)
         ticket = Ticket(0, stage, stage.slots[0], [block], len(block.values), now, attempt=block.attempt)
         return self._book(ticket, Answer(0, ticket.count, [], [], [(at, why) for at in range(count)]), now).outs

@@ -48,6 +48,12 @@ class StagePlan:
     holds: bool = False
 
     @property
+    def per_member(self) -> bool:
+        """Whether the members of a batch have a fate each: a written batch has one fate where its failure ends the run."""
+        writes = self.spec.kind == "sink" and self.batched and not callable(self.spec.fn)
+        return self.spec.kind == "map_batches" or (writes and self.on_error != "raise")
+
+    @property
     def halts(self) -> bool | tuple[type[BaseException], ...]:
         """The exceptions (True: any) after which a job ends, since what follows may have to wait for another attempt."""
         spec = self.spec

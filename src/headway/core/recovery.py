@@ -34,7 +34,7 @@ class Recovery(Flow):
         )
         rest += [block for block in self._before_cut(done.rest) if block.values]
         if answer.again is not None and rest:
-            self._write_again(stage, rest, ticket.attempt, now)
+            rest = self._write_again(stage, rest, answer.again, ticket.attempt, now)
         parked = done.parked if done.parked is not None and self._before_cut([done.parked]) else None
         if parked is not None:
             ticket.base += done.made
@@ -95,7 +95,7 @@ class Recovery(Flow):
         if not answer.failed or self._cancelled:
             return again
         stage = ticket.stage
-        per_member = stage.spec.kind == "map_batches"
+        per_member = stage.plan.per_member
         failed = {offset: number for number, (offset, _) in enumerate(answer.failed)}
         # Children that have left cannot be taken back: their item has failed for good.
         given = set(answer.origin or ()) | ({0} if ticket.base else set()) if stage.spec.kind == "flat_map" else set()
@@ -159,13 +159,23 @@ class Recovery(Flow):
                 beside.append(block)
         return beside, within
 
-    def _write_again(self, stage: Stage, blocks: list[Block], attempt: int, now: float) -> None:
-        """A sink's write is to be made again, whole, while nothing passes it."""
+    def _write_again(self, stage: Stage, blocks: list[Block], why: Raised, attempt: int, now: float) -> list[Block]:
+        """A sink's write is to be made again, whole, while nothing passes it. What of `blocks` is still to be written."""
+        error, retry = why.error, stage.spec.retry
+        if isinstance(error, RetryAfter):
+            blocks[0].paused += error.seconds
+            if blocks[0].paused > (retry.max_pause if retry is not None else MAX_PAUSE_S):
+                for block in blocks:
+                    self._forward(stage, self._before_cut(self._refuse(stage, block, why, now)), now)
+                return []
+            stage.hold_until = max(stage.hold_until, now + error.seconds)
+            return blocks
         for block in blocks:
             block.attempt = attempt + 1
         stage.meter.retries += 1
-        if stage.spec.retry is not None:
-            stage.hold_until = max(stage.hold_until, now + stage.spec.retry.pause_s(attempt, self._random))
+        if retry is not None:
+            stage.hold_until = max(stage.hold_until, now + retry.pause_s(attempt, self._random))
+        return blocks
 
     # ---- workers that are gone
 
@@ -204,7 +214,7 @@ class Recovery(Flow):
             before.append(ticket.blocks.pop(0) if len(block.values) <= skip else block.cut(skip))
             skip -= len(before[-1].values)
         offset, width, left = answer.taken, 1, answer.taken
-        if ticket.stage.spec.kind == "map_batches":
+        if ticket.stage.plan.per_member:
             widths = [len(block.members.tags) for block in ticket.blocks if block.members is not None]
             offset, width = sum(widths[:left]), widths[left]
             answer.broke.append(left)

@@ -51,7 +51,7 @@ def settle(ticket: Ticket, answer: Answer, again: frozenset[int] = frozenset()) 
     """
     done = Settled()
     each = answer.nbytes // max(1, len(answer.values))
-    per_member = ticket.stage.spec.kind == "map_batches"
+    per_member = ticket.stage.plan.per_member
     at, offset, left, parked = 0, 0, answer.taken, answer.parked
     for block in ticket.blocks:
         taken = min(left, len(block.values))
@@ -109,7 +109,7 @@ def _settle_block(
     inputs: list[Any] = block.values
     weight = 1  # of one input
     if members is not None:
-        if kind == "map_batches":
+        if stage.plan.per_member:
             tags, inputs = members.tags, block.values[0]
         else:
             weight = members.weight

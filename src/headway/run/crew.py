@@ -26,7 +26,7 @@ def recipe_of(stage: StagePlan, size: Callable[[Any], int] | None, budget: int, 
     spec = stage.spec
     return Recipe(
         spec.kind, spec.name, spec.fn, spec.setup, size, spec.atomic, budget,
-        halts=stage.halts, batched=stage.batched, grace=spec.grace, setup_timeout=spec.setup_timeout,
+        halts=stage.halts, batched=stage.batched, per_member=stage.per_member, grace=spec.grace, setup_timeout=spec.setup_timeout,
         idempotent=spec.idempotent, retry=spec.retry, timed=spec.timeout is not None or spec.deadline is not None,
         initial=spec.initial, run=run,
     )  # fmt: skip

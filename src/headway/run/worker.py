@@ -106,6 +106,7 @@ class Recipe:
     most_children: int = 1 << 20
     halts: bool | tuple[type[BaseException], ...] = False
     batched: bool = False
+    per_member: bool = False
     grace: float = 1.0
     setup_timeout: float = 30.0
     idempotent: bool = False
@@ -172,7 +173,7 @@ class Session:
             fn = _with_resource(fn, entered, scans=recipe.kind == "scan")
         self._caller = Caller(
             recipe.kind, fn, size=recipe.size, atomic=recipe.atomic, most_children=recipe.most_children,
-            writes=recipe.is_sink and not recipe.batched, halts=recipe.halts, retry=recipe.retry,
+            writes=recipe.is_sink and (recipe.per_member or not recipe.batched), per_member=recipe.per_member, halts=recipe.halts, retry=recipe.retry,
             timed=recipe.timed, initial=recipe.initial, states=recipe.states, run=recipe.run,
             clock=perf_counter, cpu_clock=self._cpu_clock,
         )  # fmt: skip
