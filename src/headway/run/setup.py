@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import threading
 from collections.abc import Callable
@@ -127,6 +126,8 @@ class SharedResource:
             except BaseException as error:
                 self._opening.set_exception(error)
         elif not self._opening.done() and _on_loop():  # without a loop `result` waits
+            import asyncio  # not by a child process that waits for nothing
+
             opening = asyncio.wrap_future(self._opening)
             await asyncio.wait([opening])  # not itself: cancelled with this task, it would cancel the others'
             opening.exception()
@@ -142,6 +143,8 @@ class SharedResource:
 
 def _on_loop() -> bool:
     try:
+        import asyncio
+
         asyncio.get_running_loop()
     except RuntimeError:
         return False

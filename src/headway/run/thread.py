@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import sys
 import threading
@@ -165,6 +164,8 @@ class ThreadWorker:
         """Wait for the thread to end."""
         if not self._thread.ident:
             return True
+        import asyncio  # not by a child process, for which it is a large part of its start
+
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         pause = 0.0005
@@ -192,12 +193,14 @@ def serve(
 ) -> None:
     """Open a session, run jobs until a token says to end, close. The body of thread and child workers."""
     run: Callable[[Coroutine[Any, Any, Any]], Any] = drive
-    runner: asyncio.Runner | None = None
+    runner: Any = None
     session: Session | None = None
     try:
         try:
             session = Session(recipe, thread_time)
             if session.asynchronous:
+                import asyncio
+
                 runner = asyncio.Runner()
                 run = runner.run
             run(session.open())
