@@ -26,9 +26,11 @@ if TYPE_CHECKING:
         TooManyFailures,
         WorkerDied,
     )  # fmt: skip
+    from headway.importer.batchfunction import reject
     from headway.importer.job import import_file
+    from headway.importer.lookup import lookup
     from headway.importer.result import ImportResult
-    from headway.importer.rowfunction import Reject, rows
+    from headway.importer.rowfunction import Reject, per_batch, rows
     from headway.io.deadletter import read_dead_letters
     from headway.pipeline import Pipeline, Sink, Source
     from headway.running import Run
@@ -43,7 +45,9 @@ _HOMES = {
     ),
     "headway.importer.job": ("import_file",),
     "headway.importer.result": ("ImportResult",),
-    "headway.importer.rowfunction": ("Reject", "rows"),
+    "headway.importer.batchfunction": ("reject",),
+    "headway.importer.lookup": ("lookup",),
+    "headway.importer.rowfunction": ("Reject", "per_batch", "rows"),
     "headway.io.deadletter": ("read_dead_letters",),
     "headway.pipeline": ("Pipeline", "Sink", "Source"),
     "headway.running": ("Run",),
@@ -55,8 +59,8 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "CheckpointError", "DROP", "Failure", "HeadwayError", "ImportResult", "InternalError", "ItemTimeout", "Pipeline",
     "Plan", "PlanError", "Reject", "Report", "Run", "RunError", "RunErrors", "Sink", "SinkError", "Source",
-    "SourceError", "StageError", "StallError", "TooManyFailures", "WorkerDied", "import_file", "read_dead_letters",
-    "rows",
+    "SourceError", "StageError", "StallError", "TooManyFailures", "WorkerDied", "import_file", "lookup",
+    "per_batch", "read_dead_letters", "reject", "rows",
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ other tables with it. What does not belong here: reading records, calling the ro
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -57,10 +57,23 @@ class Collector:
                 shaper.forget(record)
             raise
 
-    def add_columns(self, sources: array[int], columns: Sequence[Sequence[Any]]) -> None:
-        """Take rows of the default table as columns; `sources`: the record of each row, ascending."""
-        assert self._default is not None
-        self._default.add_columns(sources, columns)
+    def add_columns(self, sources: array[int], columns: Sequence[Sequence[Any]], table: str | None = None) -> None:
+        """Take rows of a table, by default that of a plain row, as columns; `sources`: the record of each, ascending."""
+        self._shaper(table).add_columns(sources, columns)
+
+    def in_order(self, columns: Mapping[str, Sequence[Any]], rows: int, table: str | None) -> list[Sequence[Any]]:
+        """Give a table's columns, in its order, from those of an output; NULLs for what is missing. Raises Unfit."""
+        shaper = self._shaper(table)
+        shaper.check_names(columns)
+        return [columns[name] if name in columns else [None] * rows for name in shaper.table.names]
+
+    def _shaper(self, table: str | None) -> _Shaper:
+        shaper = self._default if table is None else self._shapers.get(table)
+        if shaper is None:
+            names = ", ".join(self._shapers)
+            what = f"there is no table {table!r}" if table is not None else "rows for one of several tables"
+            raise Unfit("unknown_table", f"{what}; there are {names}, for headway.rows(...)")
+        return shaper
 
     def _add_rows(self, record: int, tables: Mapping[str, Any]) -> int:
         count = 0
@@ -146,11 +159,15 @@ class _Shaper:
                 return self._get(row)
         except KeyError:
             pass
-        unknown = [name for name in row if name not in self._names]
+        self.check_names(row)
+        return tuple(map(row.get, self._names))
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """Raise Unfit at a name that is no column."""
+        unknown = [name for name in names if name not in self._names]
         if unknown:
             columns = ", ".join(self._names)
             raise Unfit("unknown_column", f"table {self.table.name} has no column {unknown[0]!r}; it has {columns}")
-        return tuple(map(row.get, self._names))
 
     def take(self, unfit: dict[int, Unfit]) -> tuple[list[Any], array[int]]:
         """Give the columns as the target has them, and the record of each row; what was taken is forgotten here."""

@@ -9,22 +9,25 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from headway.errors import HeadwayError, PlanError, RunError, StageError, WorkerDied
+from headway.importer.batchfunction import SEQ
 from headway.importer.bookkeeping import JOBS, Bookkeeping, Counts, Position, SavedJob
 from headway.importer.declare import Binding, Declaration, bind, read_tables
 from headway.importer.identity import fields_of, identity
 from headway.importer.infer import infer
 from headway.importer.limits import RejectLimit
-from headway.importer.parse import ParseJob, open_parser, parse_range
+from headway.importer.lookup_process import RANGES_UNDER_WAY, LookupProcess
+from headway.importer.parse import Looked, ParseJob, open_parser, parse_range
 from headway.importer.report import in_rows
 from headway.importer.result import ImportResult, TooManyRejects
 from headway.importer.resume import check_end, check_files, check_options, check_restart
-from headway.importer.rowfunction import load
+from headway.importer.rowfunction import is_per_batch, load, lookups_of
 from headway.importer.rowstep import RowJob
 from headway.importer.schema import Schema, SchemaDeclaration
 from headway.importer.stopping import run_until_stopped
@@ -94,8 +97,9 @@ class ImportJob:
             self._default = self._declarations[0].name
         if self._rejects is not None and not self._rejects.parent.is_dir():
             raise PlanError(f"--rejects {rejects}: there is no folder {self._rejects.parent}")
-        if isinstance(process, str):
-            load(process)
+        function = load(process)[0] if isinstance(process, str) else process
+        self._lookups = lookups_of(function) if function is not None else {}
+        self._per_batch = function is not None and is_per_batch(function)
         self._format = InputFormat(self.sources.format, delimiter, quote, escape, encoding, not no_header)
         self.table_names = [declaration.name for declaration in self._declarations]
         self.name = job or f"{self.sources.name}:{','.join(self.table_names)}"
@@ -155,6 +159,7 @@ class ImportJob:
             check_restart(target, self._declarations)
         elif saved is not None and not self._go_on(ranges, saved, fingerprint, books):
             return self._nothing_to_do(saved, books)
+        self._check_names(schema.names)
         has_function = self._process is not None
         binding = bind(
             self._declarations, ranges.head, target, has_function=has_function, default=self._default,
@@ -177,15 +182,17 @@ class ImportJob:
         self._begin(self)
         report: Report | None = None
         try:
-            report = run_until_stopped(
-                self._pipeline(ranges, writer, self._parse_job(ranges, binding, schema)),
-                lambda: self._stopping(self, ranges.lines_ahead()),
-            )
+            with ExitStack() as stack:
+                report = run_until_stopped(
+                    self._pipeline(ranges, writer, self._parse_job(ranges, binding, schema), stack),
+                    lambda: self._stopping(self, ranges.lines_ahead()),
+                )
             self._conclude(ranges, writer)
         except (RunError, KeyboardInterrupt) as error:
             report = getattr(error, "report", None)
-            if isinstance(error, StageError) and isinstance(error.value, Range):
-                error.args = (self._told_by_lines(error, error.value, ranges),)
+            if isinstance(error, StageError) and isinstance(error.value, (Range, Looked)):
+                span = error.value if isinstance(error.value, Range) else error.value.span
+                error.args = (self._told_by_lines(error, span, ranges),)
             raise
         finally:
             self._settle(writer, counts, report)
@@ -194,23 +201,24 @@ class ImportJob:
         self._check_limit()
         return self.result
 
-    def _pipeline(self, ranges: Ranges, writer: ImportWriter, job: ParseJob) -> Pipeline[Any]:
-        """Ranges, parsed in processes, written in order.
+    def _pipeline(self, ranges: Ranges, writer: ImportWriter, job: ParseJob, stack: ExitStack) -> Pipeline[Any]:
+        """Ranges, their keys looked up, parsed in processes, written in order.
 
         Few are under way: each holds a MiB or two, and a drain finishes all of them.
         """
-        return (
-            Pipeline(ranges, name="import", window=4 * self.workers + RANGES_A_COMMIT)
-            .map(
-                parse_range,
-                on="process",
-                workers=self.workers,
-                setup=partial(open_parser, job),
-                idempotent=True,
-                name="parse",
-            )
-            .to(writer, name="write")
+        begun: Pipeline[Any] = Pipeline(ranges, name="import", window=4 * self.workers + RANGES_A_COMMIT)
+        if job.rows.lookups:
+            lookups = stack.enter_context(LookupProcess(job))
+            begun = begun.map(lookups.find, workers=RANGES_UNDER_WAY, name="lookup")
+        parsed = begun.map(
+            parse_range,
+            on="process",
+            workers=self.workers,
+            setup=partial(open_parser, job),
+            idempotent=True,
+            name="parse",
         )
+        return parsed.to(writer, name="write")
 
     def _fields(self, ranges: Ranges, target: Target, saved: SavedJob | None) -> Schema:
         """Give the types of the fields: as the job was begun, else as declared; inferred for a table that is made of them."""
@@ -225,10 +233,21 @@ class ImportJob:
         typed = self.sources.format != "csv"
         return self._schema.bound(names, infer(names, ranges.sample(), ranges.head.types, typed=typed))
 
+    def _check_names(self, names: Sequence[str]) -> None:
+        """Refuse a row function that these columns are not for."""
+        for name, lookup in self._lookups.items():
+            if lookup.key not in names:
+                raise PlanError(
+                    f"look-up {name}: its key {lookup.key!r} is no column of the source, which has {', '.join(names)}"
+                )
+        if self._per_batch and SEQ in names:
+            raise PlanError(f"the source has a column {SEQ!r}, a name that a function per batch needs for itself")
+
     def _parse_job(self, ranges: Ranges, binding: Binding, schema: Schema) -> ParseJob:
         rows = RowJob(
-            binding.names, binding.tables, binding.default, binding.projection, self._process, self.address.kind, schema
-        )
+            binding.names, binding.tables, binding.default, binding.projection, self._process, self.address.kind, schema,
+            tuple((name, binding.names.index(lookup.key)) for name, lookup in self._lookups.items()),
+        )  # fmt: skip
         return ParseJob(ranges.files, rows)
 
     def _conclude(self, ranges: Ranges, writer: ImportWriter) -> None:

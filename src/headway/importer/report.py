@@ -25,7 +25,9 @@ def in_rows(report: Report, counts: Counts, at_write: int) -> Report:
         "dead": counts.rejected,
     }
     data["items"] = dict.fromkeys(data["items"], 0) | fates
-    parse, write = data["stages"]
+    *before, parse, write = data["stages"]
+    for stage in before:
+        stage |= {"in": counts.read, "out": counts.read}
     offered = counts.written + at_write
     failed = max(0, counts.rejected - at_write)
     parse |= {"in": counts.read, "out": offered, "failed": failed, "filtered": counts.read - offered - failed}
