@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -169,14 +169,29 @@ class Bookkeeping:
         if not moved:
             raise HeadwayError(f"job {self._job!r} was taken over by another run; this one stops here")
 
-    def reject(self, rejects: Sequence[RejectRecord]) -> None:
-        """Store rows that were set aside."""
+    def reject(self, rejects: Sequence[RejectRecord], attempts: Sequence[int] | None = None) -> None:
+        """Store rows that were set aside; `attempts`: how often each was tried, once by default."""
         if rejects:
-            columns: list[Any] = [[self._job] * len(rejects), [1] * len(rejects), *zip(*rejects, strict=True)]
+            tried = attempts if attempts is not None else [1] * len(rejects)
+            columns: list[Any] = [[self._job] * len(rejects), tried, *zip(*rejects, strict=True)]
             kinds = [column.type for column in _REJECTS_TABLE.columns]
             stored = [self._codec.store(kind, values) for kind, values in zip(kinds, columns, strict=True)]
             batch = self._target.decode(_REJECTS_TABLE, [self._codec.pack(_REJECTS_TABLE, stored)])
             self._target.insert(_REJECTS_TABLE, batch)
+
+    def stored_rejects(self, after: int, limit: int) -> list[tuple[int, RejectRecord]]:
+        """Give up to `limit` rows that were set aside behind record number `after`, in order, with their attempts."""
+        names = ", ".join(map(quoted, RejectRecord._fields))
+        sql = f"SELECT attempt, {names} FROM {REJECTS} WHERE job = ? AND seq > ? ORDER BY seq LIMIT {int(limit)}"
+        return [(attempt, RejectRecord(*row)) for attempt, *row in self._target.execute(sql, (self._job, after))]
+
+    def replace_rejects(
+        self, first: int, last: int, rejects: Sequence[RejectRecord], attempts: Sequence[int], counts: Counts
+    ) -> None:
+        """Have `rejects` stand for all that were set aside among the records `first` to `last`; and count anew."""
+        self._target.execute(f"DELETE FROM {REJECTS} WHERE job = ? AND seq BETWEEN ? AND ?", (self._job, first, last))
+        self.reject(rejects, attempts)
+        self._target.execute(f"UPDATE {JOBS} SET counts = ? WHERE job = ?", (json.dumps(asdict(counts)), self._job))
 
     def escaped(self, text: str) -> str:
         r"""Write what no text of the target can hold as \\xNN."""
@@ -184,16 +199,21 @@ class Bookkeeping:
             text = text.replace(char, f"\\x{ord(char):02x}")
         return text
 
-    def export_rejects(self, path: Path) -> int:
-        """Write the job's rejects as JSON lines, replacing the file at once; give their number."""
+    def reject_lines(self) -> Iterator[dict[str, Any]]:
+        """Give the job's rejects as JSON can hold them, in order."""
         names = _REJECTS_TABLE.names
         sql = f"SELECT {', '.join(map(quoted, names))} FROM {REJECTS} WHERE job = ? ORDER BY seq, attempt"
+        for row in self._target.rows(sql, (self._job,)):
+            yield _as_json(dict(zip(names, row, strict=True)))
+
+    def export_rejects(self, path: Path) -> int:
+        """Write the job's rejects as JSON lines, replacing the file at once; give their number."""
         count = 0
         beside = path.with_name(f".{path.name}.{os.getpid()}.part")
         try:
             with beside.open("w", encoding="utf-8") as file:
-                for row in self._target.rows(sql, (self._job,)):
-                    file.write(json.dumps(_as_json(dict(zip(names, row, strict=True))), ensure_ascii=False) + "\n")
+                for record in self.reject_lines():
+                    file.write(json.dumps(record, ensure_ascii=False) + "\n")
                     count += 1
             beside.replace(path)
         except OSError as error:

@@ -93,7 +93,7 @@ def bind(
                 raise PlanError(f"{file} is empty: there is no header to make a table from")
         else:
             columns = declaration.columns or _adopted(
-                declaration.name, existing, schema, head, has_function=has_function
+                declaration.name, existing, schema, head, target, has_function=has_function
             )
         if existing is None:
             unique = schema.uniques([column.name for column in columns]) if declaration.name == plain else ()
@@ -125,7 +125,7 @@ def _projection(table: Table, names: tuple[str, ...], head: Head) -> tuple[tuple
 
 
 def _adopted(
-    table: str, existing: ExistingTable | None, schema: Schema, head: Head, *, has_function: bool
+    table: str, existing: ExistingTable | None, schema: Schema, head: Head, target: Target, *, has_function: bool
 ) -> tuple[Column, ...]:
     """Take the columns from a table that is there: all for a function or without a header, else the file's."""
     columns = existing.columns if existing is not None else ()
@@ -140,13 +140,16 @@ def _adopted(
                 f"{', '.join(column.name for column in columns)}. Choose another --table, or declare it with --tables"
             )
         chosen = [by_name[name.casefold()] for name in schema.names]
-    fields = {} if has_function else {field.name.casefold(): field for field in schema.fields if field.settled}
-    return tuple(
-        Column(column.name, field.type, field.required or column.required)
-        if (field := fields.get(column.name.casefold()))
-        else Column(column.name, _type_of(table, column), column.required)
-        for column in chosen
-    )
+    fields = {field.name.casefold(): field for field in schema.fields if field.settled}
+    adopted = []
+    for column in chosen:
+        field = fields.get(column.name.casefold())
+        if field is None or (has_function and not target.holds(field.type, column)):
+            adopted.append(Column(column.name, _type_of(table, column), column.required))
+        else:  # what a function gives is not bound to the field's rules, only to its type
+            required = column.required or (field.required and not has_function)
+            adopted.append(Column(column.name, field.type, required))
+    return tuple(adopted)
 
 
 def _kept_unique(table: Table, schema: Schema) -> Table:

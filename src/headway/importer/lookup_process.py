@@ -178,15 +178,15 @@ class _Server:
             keys = self._step.keys
             asked = zip(self._lookups, keys, strict=True)
             entries = await asyncio.gather(*(finder(lookup).find(each) for lookup, each in asked))
-            data = _packed(
-                [
-                    {key: _found(lookup, key, entry) for key, entry in known.items()}
-                    for lookup, known in zip(self._lookups, entries, strict=True)
-                ]
-            )
+            data = _packed([found_of(lookup, known) for lookup, known in zip(self._lookups, entries, strict=True)])
         except Exception as failed:
             error = told(failed)
         self._out.send_bytes(pickle.dumps((span.number, error, data)))
+
+
+def found_of(lookup: Lookup, known: Mapping[Any, Entry]) -> dict[Any, Known]:
+    """Give what rows are told of each key: its value, or the fault of those that have it."""
+    return {key: _found(lookup, key, entry) for key, entry in known.items()}
 
 
 def _found(lookup: Lookup, key: Any, entry: Entry) -> Known:
