@@ -17,9 +17,9 @@ import pytest
 
 import headway
 from headway import Pipeline, PlanError, Reject
-from headway.core.policy import Retry
 from headway.importer.job import ImportJob, import_file
 from headway.importer.lookup import FAILED_FOR_S, Cache, Entry, Finder, Lookup
+from headway.importer.lookup import _Tries as Retry
 from support.importing import query
 
 # ---------------------------------------------------------------- one process
@@ -90,7 +90,7 @@ async def test_a_failed_call_is_made_again_and_what_keeps_failing_is_known_for_a
         return calls[key]
 
     cache = Cache(10)
-    finder = Finder(made(value, retry=Retry(3, on=ConnectionError, backoff=0.0)), cache)
+    finder = Finder(made(value, retry=Retry(3, ConnectionError, 0.0)), cache)
     found = await finder.find(["late", "bad"])
     assert (found["late"], calls) == (Entry(3), Counter(late=3, bad=3))
     assert isinstance(found["bad"].error, ConnectionError)
@@ -171,7 +171,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"key": "k", "workers": 0}, "workers is a whole number from 1, not 0"),
     ({"key": "k", "cache": 1.5}, "cache is a whole number from 1"),
     ({"key": "k", "timeout": -1}, "timeout is a number of seconds above 0"),
-    ({"key": "k", "retry": 0}, "attempts must be a whole number from 1"),
+    ({"key": "k", "retry": 0}, "attempts is a whole number from 1"),
 ]
 
 
@@ -253,7 +253,7 @@ import os
 
 import headway
 from headway import Reject
-from headway.core.policy import Retry
+from headway.importer.lookup import _Tries as Retry
 
 
 @headway.lookup(key="account", workers=10, timeout=TIMEOUT, retry=Retry(3, backoff=0.001))

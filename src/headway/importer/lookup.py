@@ -19,15 +19,44 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from random import random
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from headway.core.policy import Retry, seconds, whole
 from headway.errors import PlanError
 from headway.importer.rowfunction import LOOKUP, Reject
 
 FAILED_FOR_S = 30.0
 """How long a key that failed counts as failed, before it is tried anew."""
+
+
+class Retry(Protocol):
+    """When a call is made again: the shape of `headway.Retry`."""
+
+    @property
+    def attempts(self) -> int: ...
+    @property
+    def on(self) -> type[BaseException] | tuple[type[BaseException], ...]: ...
+    @property
+    def backoff(self) -> float: ...
+    @property
+    def factor(self) -> float: ...
+    @property
+    def jitter(self) -> bool: ...
+    @property
+    def max_backoff(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class _Tries:
+    """What a number of calls in all means."""
+
+    attempts: int
+    on: type[BaseException] = Exception
+    backoff: float = 0.1
+    factor: float = 2.0
+    jitter: bool = True
+    max_backoff: float = 30.0
+
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -61,8 +90,8 @@ def lookup(
     failed are set aside. Called or used in ``.map`` it takes a key and gives its value, from the same
     cache, or raises what the function raised.
     """
-    _check(key=key, workers=workers, timeout=timeout, cache=cache)
-    policy = Retry(retry) if isinstance(retry, int) else retry
+    policy: Retry = _Tries(retry) if isinstance(retry, int) else retry
+    _check(key=key, workers=workers, timeout=timeout, cache=cache, attempts=policy.attempts)
 
     def decorate(function: Callable[[K], Awaitable[V]]) -> Callable[[K], Awaitable[V]]:
         if not asyncio.iscoroutinefunction(function):
@@ -84,13 +113,13 @@ def lookup(
     return decorate
 
 
-def _check(*, key: Any, workers: Any, timeout: Any, cache: Any) -> None:
+def _check(*, key: Any, timeout: Any, **counts: Any) -> None:
     if not isinstance(key, str) or not key:
         raise PlanError(f'lookup: key is the name of a column, as in key="account", not {key!r}')
-    for name, value in (("workers", workers), ("cache", cache)):
-        if not whole(value):
+    for name, value in counts.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise PlanError(f"lookup: {name} is a whole number from 1, not {value!r}")
-    if timeout is not None and not seconds(timeout):
+    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
         raise PlanError(f"lookup: timeout is a number of seconds above 0, or None, not {timeout!r}")
 
 
@@ -193,9 +222,12 @@ class Finder:
     def _again(self, key: Any, attempt: int, error: BaseException) -> bool:
         """Have a key called again after a pause, in which others have its place."""
         retry = self._lookup.retry
-        if isinstance(error, (Reject, KeyboardInterrupt, SystemExit)) or not retry.covers(error, attempt):
+        if attempt >= retry.attempts or isinstance(error, Reject) or not isinstance(error, retry.on):
             return False
-        self._loop.call_later(retry.pause_s(attempt, self._random), self._resume, key, attempt + 1)
+        pause_s = min(retry.max_backoff, retry.backoff * retry.factor ** (attempt - 1))
+        if retry.jitter:
+            pause_s *= 0.5 + self._random() / 2
+        self._loop.call_later(pause_s, self._resume, key, attempt + 1)
         return True
 
     def _resume(self, key: Any, attempt: int) -> None:
