@@ -69,7 +69,9 @@ def parsed(case: dict[str, Any], range_bytes: int) -> tuple[list[list[str]], lis
                 assert data[place.byte : place.byte + place.length] == place.raw
             records += result.records
             if "t" in result.tables:
-                rows += map(list, zip(*marshal.loads(result.tables["t"].payload), strict=True))
+                rows += (
+                    list(row) for part in result.tables["t"].payload for row in zip(*marshal.loads(part), strict=True)
+                )
         assert end == len(data)
         parser.close()
     finally:

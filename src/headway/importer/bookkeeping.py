@@ -176,7 +176,7 @@ class Bookkeeping:
             columns: list[Any] = [[self._job] * len(rejects), tried, *zip(*rejects, strict=True)]
             kinds = [column.type for column in _REJECTS_TABLE.columns]
             stored = [self._codec.store(kind, values) for kind, values in zip(kinds, columns, strict=True)]
-            batch = self._target.decode(_REJECTS_TABLE, [self._codec.pack(_REJECTS_TABLE, stored)])
+            batch = self._target.decode(_REJECTS_TABLE, [self._codec.join([self._codec.pack(_REJECTS_TABLE, stored)])])
             self._target.insert(_REJECTS_TABLE, batch)
 
     def stored_rejects(self, after: int, limit: int) -> list[tuple[int, RejectRecord]]:

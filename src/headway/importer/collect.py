@@ -37,6 +37,7 @@ class Collector:
     def __init__(self, tables: Sequence[Table], default: str | None, codec: Codec) -> None:
         self._codec = codec
         self._shapers = {table.name: _Shaper(table, codec) for table in tables}
+        self._unfit: dict[int, Unfit] = {}
         self._default = self._shapers.get(default) if default is not None else None
 
     def add(self, record: int, output: Any) -> int:
@@ -94,32 +95,40 @@ class Collector:
                 count += 1
         return count
 
-    def take(self) -> tuple[dict[str, TableRows], dict[int, Unfit]]:
-        """Give all rows collected so far, encoded, without those of the records that are given as unfit."""
-        unfit: dict[int, Unfit] = {}
-        stored = {}
-        for name, shaper in self._shapers.items():
-            if shaper.sources:
-                stored[name] = shaper.take(unfit)
-        result = {}
+    def settle(self) -> None:
+        """Convert and encode what was collected, while it is still near the processor, and let go of it."""
+        stored = {name: shaper.take(self._unfit) for name, shaper in self._shapers.items() if shaper.sources}
         for name, (columns, sources) in stored.items():
-            if unfit:
-                kept = [index for index, record in enumerate(sources) if record not in unfit]
+            shaper = self._shapers[name]
+            if self._unfit:
+                kept = [index for index, record in enumerate(sources) if record not in self._unfit]
                 columns = [self._codec.select(column, kept) for column in columns]
                 sources = array("q", [sources[index] for index in kept])
             if sources:
-                result[name] = TableRows(self._codec.pack(self._shapers[name].table, columns), sources)
+                shaper.parts.append(self._codec.pack(shaper.table, columns))
+                shaper.packed.extend(sources)
+
+    def take(self) -> tuple[dict[str, TableRows], dict[int, Unfit]]:
+        """Give all rows collected so far, encoded, without those of the records that are given as unfit."""
+        self.settle()
+        unfit, self._unfit = self._unfit, {}
+        result = {}
+        for name, shaper in self._shapers.items():
+            if shaper.parts:
+                result[name] = TableRows(self._codec.join(shaper.parts), shaper.packed)
+                shaper.parts, shaper.packed = [], array("q")
         return result, unfit
 
 
 class _Shaper:
     """One table's rows as tuples in column order."""
 
-    __slots__ = ("_codec", "_columns", "_get", "_names", "rows", "sources", "table", "width")
+    __slots__ = ("_codec", "_columns", "_get", "_names", "packed", "parts", "rows", "sources", "table", "width")
 
     def __init__(self, table: Table, codec: Codec) -> None:
         self.table, self.rows, self.sources = table, list[tuple[Any, ...]](), array("q")
         self._columns: list[Sequence[Any]] | None = None
+        self.parts, self.packed = list[Any](), array("q")
         self._codec, self._names, self.width = codec, table.names, len(table.names)
         self._get: Callable[[Any], tuple[Any, ...]] = (
             itemgetter(*self._names) if len(self._names) > 1 else lambda row: (row[self._names[0]],)

@@ -163,8 +163,10 @@ class RowStep:
         faults: dict[int, Fault],
         filtered: array[int],
     ) -> None:
-        row, add = self._row, self._collector.add
+        row, add, settle = self._row, self._collector.add, self._collector.settle
         for index, record in records:
+            if not index & 1023:  # now and then, so that what is converted and encoded is still in a cache
+                settle()
             try:
                 output = call(row(record), *state)
                 if output is DROP or (output is not None and not add(index, output)):

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from headway.io import stored_text
 from headway.io.columns import ColumnType
-from headway.io.stored_text import select, store
+from headway.io.stored_text import join, select, store
 from headway.io.table import Table
 
-__all__ = ["Part", "copy_lines", "kept", "pack", "quick", "select", "store", "unheld"]
+__all__ = ["Part", "copy_lines", "join", "kept", "pack", "quick", "select", "store", "unheld"]
 
 FORBIDDEN = "\x00"
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
@@ -54,7 +54,7 @@ def unheld(type: ColumnType, values: Sequence[Any]) -> Mapping[int, str]:
 
 
 def pack(table: Table, columns: Sequence[Any]) -> bytes:
-    """Make the payload, a marshalled `Part`; it is read only by the process that started this one."""
+    """Make a part, a marshalled `Part`; it is read only by the process that started this one."""
     watched = {position: list(columns[position]) for position in kept(table)}
     return marshal.dumps((len(columns[0]), watched, copy_lines(columns)), 2)
 
