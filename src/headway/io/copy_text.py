@@ -19,7 +19,7 @@ from headway.io.table import Table
 __all__ = ["Part", "copy_lines", "join", "kept", "pack", "quick", "select", "store", "unheld"]
 
 FORBIDDEN = "\x00"
-_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
+_ESCAPES = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"}  # the backslash before those that it begins
 
 
 class Part(NamedTuple):
@@ -68,10 +68,9 @@ def copy_lines(columns: Iterable[Sequence[Any]]) -> bytes:
 def _fields(column: Sequence[Any]) -> Sequence[str]:
     types = {*map(type, column)}
     if types == {str}:
-        whole = "".join(column)
-        if "\\" in whole or "\t" in whole or "\n" in whole or "\r" in whole:
-            return [value.translate(_ESCAPES) for value in column]
-        return column
+        whole = FORBIDDEN.join(column)  # which stands in no value
+        escaped = _escaped(whole)
+        return column if escaped == whole else escaped.split(FORBIDDEN)
     return list(map(str, column)) if types == {int} else list(map(_field, column))
 
 
@@ -80,4 +79,10 @@ def _field(value: Any) -> str:
         return r"\N"
     if isinstance(value, bytes):
         return rf"\\x{value.hex()}"
-    return str(value).translate(_ESCAPES)
+    return _escaped(str(value))
+
+
+def _escaped(text: str) -> str:
+    for char, escape in _ESCAPES.items():
+        text = text.replace(char, escape)
+    return text
