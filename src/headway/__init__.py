@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headway.importer.lookup import lookup
     from headway.importer.result import ImportResult
     from headway.importer.rowfunction import Reject, per_batch, rows
+    from headway.importer.sinks import DuckDBSink, PostgresSink, SQLiteSink
     from headway.io.deadletter import read_dead_letters
     from headway.pipeline import Pipeline, Sink, Source
     from headway.running import Run
@@ -48,6 +49,7 @@ _HOMES = {
     "headway.importer.batchfunction": ("reject",),
     "headway.importer.lookup": ("lookup",),
     "headway.importer.rowfunction": ("Reject", "per_batch", "rows"),
+    "headway.importer.sinks": ("DuckDBSink", "PostgresSink", "SQLiteSink"),
     "headway.io.deadletter": ("read_dead_letters",),
     "headway.pipeline": ("Pipeline", "Sink", "Source"),
     "headway.running": ("Run",),
@@ -57,8 +59,8 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "CheckpointError", "DROP", "Failure", "HeadwayError", "ImportResult", "InternalError", "ItemTimeout", "Pipeline",
-    "Plan", "PlanError", "Reject", "Report", "Run", "RunError", "RunErrors", "Sink", "SinkError", "Source",
+    "CheckpointError", "DROP", "DuckDBSink", "Failure", "HeadwayError", "ImportResult", "InternalError", "ItemTimeout", "Pipeline",
+    "Plan", "PlanError", "PostgresSink", "Reject", "Report", "Run", "RunError", "RunErrors", "SQLiteSink", "Sink", "SinkError", "Source",
     "SourceError", "StageError", "StallError", "TooManyFailures", "WorkerDied", "import_file", "lookup",
     "per_batch", "read_dead_letters", "reject", "rows",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The two tables that a job keeps in its target: ``_headway_jobs`` and ``_headway_rejects``.
+"""The tables that a job keeps in its target: ``_headway_jobs`` and ``_headway_rejects``; a pipeline's: ``_headway_states``.
 
 They are written in the transaction of the data that they speak of. What does not belong here: when.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from headway.io.target import Target, codec, quoted
 
 JOBS = "_headway_jobs"
 REJECTS = "_headway_rejects"
+STATES = "_headway_states"
 
 _JOBS_TABLE = Table(
     JOBS,
@@ -34,6 +35,9 @@ _JOBS_TABLE = Table(
     ),
     key=("job",),
     mode="upsert",
+)
+_STATES_TABLE = Table(
+    STATES, (Column("job"), Column("epoch", Int(), required=True), Column("state")), key=("job",), mode="upsert"
 )
 _REJECTS_TABLE = Table(
     REJECTS,
@@ -101,6 +105,34 @@ class SavedJob(NamedTuple):
     position: Position | None
     counts: Counts
     finished_at: str | None
+
+
+class SavedState:
+    """What a pipeline's job has saved: JSON in ``_headway_states``, in the transaction of the data it speaks of."""
+
+    def __init__(self, target: Target, job: str) -> None:
+        self._target, self._job, self._epoch = target, job, 0
+
+    def claim(self) -> dict[str, Any] | None:
+        """Make the job this run's, inside a transaction, and give its last state; an earlier run cannot commit any more."""
+        if self._target.describe(STATES) is None:
+            self._target.create(_STATES_TABLE)
+        found = self._target.execute(
+            f"UPDATE {STATES} SET epoch = epoch + 1 WHERE job = ? RETURNING epoch, state", (self._job,)
+        ) or self._target.execute(
+            f"INSERT INTO {STATES} (job, epoch) VALUES (?, 1) RETURNING epoch, state", (self._job,)
+        )
+        self._epoch, state = found[0]
+        return json.loads(state) if state is not None else None
+
+    def advance(self, state: Mapping[str, Any]) -> None:
+        """Store a state. Raises HeadwayError if the job was taken over."""
+        moved = self._target.execute(
+            f"UPDATE {STATES} SET state = ? WHERE job = ? AND epoch = ? RETURNING 1",
+            (json.dumps(state), self._job, self._epoch),
+        )
+        if not moved:
+            raise HeadwayError(f"job {self._job!r} was taken over by another run; this one stops here")
 
 
 class Bookkeeping:
