@@ -7,7 +7,7 @@ other tables with it. What does not belong here: reading records, calling the ro
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -95,6 +95,14 @@ class Collector:
                 count += 1
         return count
 
+    def outputs(self, until: int) -> dict[int, dict[str, list[dict[str, Any]]]]:
+        """Give, of the records below `until`, the rows of each table, as they were given."""
+        made: dict[int, dict[str, list[dict[str, Any]]]] = {}
+        for name, shaper in self._shapers.items():
+            for record, row in shaper.shown(until):
+                made.setdefault(record, {}).setdefault(name, []).append(row)
+        return dict(sorted(made.items()))
+
     def settle(self) -> None:
         """Convert and encode what was collected, while it is still near the processor, and let go of it."""
         stored = {name: shaper.take(self._unfit) for name, shaper in self._shapers.items() if shaper.sources}
@@ -177,6 +185,13 @@ class _Shaper:
         if unknown:
             columns = ", ".join(self._names)
             raise Unfit("unknown_column", f"table {self.table.name} has no column {unknown[0]!r}; it has {columns}")
+
+    def shown(self, until: int) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Give the rows of the records below `until`, by name."""
+        rows = self.rows if self._columns is None else zip(*self._columns, strict=True)
+        for record, row in zip(self.sources, rows, strict=False):
+            if record < until:
+                yield record, dict(zip(self._names, row, strict=True))
 
     def take(self, unfit: dict[int, Unfit]) -> tuple[list[Any], array[int]]:
         """Give the columns as the target has them, and the record of each row; what was taken is forgotten here."""

@@ -16,7 +16,7 @@ from headway.importer.schema import Schema, SchemaDeclaration
 from headway.io.columns import Int, column_type
 from headway.io.ranges import Head
 from headway.io.table import Column, Table, Unique, checked_keep, default_mode
-from headway.io.target import ExistingColumn, ExistingTable, Target
+from headway.io.target import ExistingColumn, ExistingTable, Target, quoted
 
 _KEYS = ("columns", "key", "mode", "keep")
 
@@ -110,6 +110,16 @@ def bind(
     default = plain
     _check_uniques(schema, next((table for table in tables if table.name == plain), None))
     return Binding(names, tuple(tables), default, projection, tuple(missing))
+
+
+def create_missing(target: Target, binding: Binding) -> None:
+    """Create the tables that are not there, inside a transaction, and what keeps their columns unique."""
+    for table in binding.missing:
+        target.create(table)
+        for unique in table.uniques:
+            columns = ", ".join(map(quoted, unique.columns))
+            name = "_".join((table.name, *unique.columns, "unique"))
+            target.execute(f"CREATE UNIQUE INDEX {quoted(name)} ON {quoted(table.name)} ({columns})")
 
 
 def _projection(table: Table, names: tuple[str, ...], head: Head) -> tuple[tuple[str, ...], tuple[int, ...] | None]:

@@ -91,6 +91,6 @@ def _decimal(present: Sequence[str]) -> Exact | None:
         whole, scale = max(whole, len(before)), max(scale, len(after))
         scales.add(len(after))
         trailing = trailing or after.endswith("0")
-    if not scale or (trailing and len(scales) > 1) or whole + scale > MOST_DIGITS:
+    if not scale or (trailing and len(scales - {0}) > 1) or whole + scale > MOST_DIGITS:
         return None
     return Exact(max(USUAL_DIGITS, whole + scale), scale)

@@ -103,6 +103,10 @@ class RowStep:
         else:
             self._call_each(self._function.call, self._function.state, records, faults, filtered)
 
+    def outputs(self, until: int) -> dict[int, dict[str, list[dict[str, Any]]]]:
+        """Give, of the records below `until`, the rows of each table that were collected, before `take`."""
+        return self._collector.outputs(until)
+
     def take(self, faults: dict[int, Fault]) -> dict[str, TableRows]:
         """Give the rows collected so far, encoded; what does not fit its table is added to `faults`."""
         tables, unfit = self._collector.take()
