@@ -303,7 +303,7 @@ class ImportJob:
         result.seconds, result.tables, result.upserts = seconds, writer.added(), writer.upserts
         result.reasons, result.firsts = dict(writer.reasons), writer.firsts
         if report is not None:
-            result.report = in_rows(report, writer.counts.since(before), writer.set_aside)
+            result.report = in_rows(report, writer.counts.since(before), writer.set_aside, writer.notes)
         result.rate = (writer.position.seq - (result.resumed_at or 0)) / seconds if seconds else 0.0
 
     def _told_by_lines(self, error: StageError, span: Range, ranges: Ranges) -> str:

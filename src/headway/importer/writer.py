@@ -77,6 +77,11 @@ class ImportWriter:
         self._stood = self._rows_of_overwritten()
 
     @property
+    def notes(self) -> Sequence[str]:
+        """What the report says about how the database was set."""
+        return self._target.notes
+
+    @property
     def upserts(self) -> dict[str, int]:
         """Rows written by this run to each table whose rows are overwritten."""
         return {name: self.written[name] for name in self._stood}

@@ -79,6 +79,8 @@ class Target(Protocol):
     kind: str
     forbidden: str
     """Characters that no text of this database can hold."""
+    notes: Sequence[str]
+    """What a report says about how the database was set."""
 
     def close(self) -> None:
         """Close the connection; what was not committed is gone."""
@@ -175,6 +177,7 @@ class Counted:
     """What every target asks in the same words."""
 
     forbidden = ""
+    notes: Sequence[str] = ()
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a statement and give its rows; the target's own."""
