@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from support.importing import query
 from support.killing import RANGE_BYTES, Killing, run
 from support.targets import TARGETS, Targets, in_file_order
 
-ROWS = 1200
+ROWS = 2000
 RULES = """
 from headway import Reject, rows
 def post(row):
@@ -154,19 +155,21 @@ def commits(moments: list[str]) -> int:
 @pytest.mark.timeout(3600)
 def test_a_kill_at_every_step_of_a_commit_costs_nothing(case: Case) -> None:
     kills = 0
-    for at, moment in enumerate(case.moments, 1):
+    for at in count(1):
         arguments = case.fresh(at)
         target = arguments[arguments.index("--to") + 1]
         first = run(arguments, case.folder, Killing(at=at, seed=at))
-        assert first.killed, (at, moment, first.status, first.err)
-        kills += 1
+        if not first.killed:  # there are no more moments; a slow run commits more often and has some more
+            assert first.status == 0, first.err
+            break
+        kills, moment = kills + 1, first.moments[-1]
         rows_a_commit = RANGES_A_COMMIT * RANGE_BYTES // 15  # no row is shorter than 15 bytes
         begun = commits(first.moments) - 1  # the first commit takes the job over
         if begun > 0:
             assert committed(target) > 0, moment
         assert committed(target) <= (begun + 1) * rows_a_commit
         killed_and_finished(case, arguments, say_so=False)
-    assert kills == len(case.moments) >= 100
+    assert kills >= 100
 
 
 @pytest.mark.slow
