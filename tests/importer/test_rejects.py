@@ -172,6 +172,14 @@ def test_what_the_tables_constraints_refuse_is_found_row_by_row(command: Any, ta
     assert [row[0] for row in query(target, "SELECT id FROM u")][-2:] == ["2", "x"]
 
 
+def test_a_function_that_cannot_be_found_again_is_to_be_named(command: Any) -> None:
+    Path("t.csv").write_text("id\n1\n")
+    ImportJob("t.csv", "t.db", process=lambda row: 1 / 0, workers=1).run()
+    status, _, err = command("rejects", "retry", "t.db")
+    assert status == 2
+    assert "say with --process MODULE:FUNCTION what to use instead" in err
+
+
 def test_more_rejects_than_one_transaction_takes_are_each_tried_once(
     command: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -176,7 +176,7 @@ class ImportJob:
     def _run(self, ranges: Ranges, target: Target) -> ImportResult:
         books = Bookkeeping(target, self.name)
         saved = None if self._restart else books.saved()
-        schema = self._fields(ranges, target, saved)
+        schema = self._fields(ranges, target, books.saved())
         fingerprint = identity(
             ranges.files, self._format, process=self._process, declarations=self._declarations, table=self._default,
             schema=self._schema, fields=schema,
@@ -249,10 +249,10 @@ class ImportJob:
     def _fields(self, ranges: Ranges, target: Target, saved: SavedJob | None) -> Schema:
         """Give the types of the fields: as the job was begun, else as declared; inferred for a table that is made of them."""
         names = self._schema.names_of(ranges.head)
-        begun = fields_of(saved.fingerprint, self._schema) if saved is not None else None
-        if begun is not None and begun.names == names:
-            return begun
         made = self._declarations[0].columns is None and target.describe(self._declarations[0].name) is None
+        begun = fields_of(saved.fingerprint, self._schema) if saved is not None else None
+        if begun is not None and begun.names == names and not made:
+            return begun
         open = made and self._process is None and self._schema.open
         if not open:
             return self._schema.bound(names)

@@ -89,7 +89,7 @@ class _Again:
         if saved is None:
             raise PlanError(f"there is no job {job!r} in this target")
         self._begun, self._counts = Begun.read(saved.fingerprint), saved.counts
-        process = process if process is not None else self._begun.process
+        given, process = process, process if process is not None else self._begun.process
         names = self._begun.schema.names
         binding = bind(
             self._begun.declarations, self._begun.file.head, target, has_function=process is not None, default=self._begun.default,
@@ -97,7 +97,12 @@ class _Again:
         )  # fmt: skip
         if binding.missing:
             raise PlanError(f"job {job!r}: its table {binding.missing[0].name} is not there any more")
-        function = load(process)[0] if isinstance(process, str) else process
+        try:
+            function = load(process)[0] if isinstance(process, str) else process
+        except PlanError as error:
+            if given is not None:
+                raise
+            raise PlanError(f"{error}; say with --process MODULE:FUNCTION what to use instead") from error
         self._lookups = lookups_of(function) if function is not None else {}
         self._job = RowJob(
             names, binding.tables, binding.default, binding.projection, process, target.kind, self._begun.schema,
