@@ -6,6 +6,7 @@ What does not belong here: which rows may be written.
 
 from __future__ import annotations
 
+import builtins
 import marshal
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import HeadwayError, PlanError
+from headway.io import stored_text
 from headway.io.columns import ColumnType, column_type
-from headway.io.stored_text import join, quick, select, store, unheld
+from headway.io.stored_text import Joined, join, joined, select, store, unheld
 from headway.io.table import Table, Unique
 from headway.io.target import ConstraintRefused, Counted, ExistingColumn, ExistingTable, marked, quoted
 
@@ -41,12 +43,23 @@ Part = list[list[Any]]
 __all__ = ["SQLiteTarget", "join", "pack", "quick", "select", "store", "unheld"]
 
 
+def quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
+    """Store a column of the usual form, texts as one."""
+    if {*map(builtins.type, values)} == {str}:
+        return joined(type, values)
+    return stored_text.quick(type, values)
+
+
 def pack(_table: Table, columns: Sequence[Any]) -> bytes:
     """Make a part: the columns, marshalled; it is read only by the process that started this one.
 
     Version 2 writes every value out; the later ones look for values that occur twice, which costs more.
     """
-    return marshal.dumps([list(column) for column in columns], 2)
+    return marshal.dumps([_sent(column) for column in columns], 2)
+
+
+def _sent(column: Any) -> Any:
+    return (column.whole, column.separator) if isinstance(column, Joined) else list(column)
 
 
 class SQLiteTarget(Counted):
@@ -144,7 +157,8 @@ class SQLiteTarget(Counted):
 
     def decode(self, table: Table, payloads: Sequence[Any]) -> list[Part]:
         """Join payloads, made by our own workers, to one batch."""
-        return list(map(marshal.loads, chain.from_iterable(payloads)))
+        parts = map(marshal.loads, chain.from_iterable(payloads))
+        return [[sent if type(sent) is list else sent[0].split(sent[1]) for sent in part] for part in parts]
 
     def values(self, batch: Sequence[Part], positions: Sequence[int]) -> list[Any]:
         """Give one column's values, or tuples of several columns' values."""
