@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headway.importer.rowfunction import Reject, per_batch, rows
     from headway.importer.sinks import DuckDBSink, PostgresSink, SQLiteSink
     from headway.io.deadletter import read_dead_letters
+    from headway.io.readers import read_csv, read_jsonl, read_parquet
     from headway.pipeline import Pipeline, Sink, Source
     from headway.running import Run
     from headway.watch.plan import Plan
@@ -51,6 +52,7 @@ _HOMES = {
     "headway.importer.rowfunction": ("Reject", "per_batch", "rows"),
     "headway.importer.sinks": ("DuckDBSink", "PostgresSink", "SQLiteSink"),
     "headway.io.deadletter": ("read_dead_letters",),
+    "headway.io.readers": ("read_csv", "read_jsonl", "read_parquet"),
     "headway.pipeline": ("Pipeline", "Sink", "Source"),
     "headway.running": ("Run",),
     "headway.watch.plan": ("Plan",),
@@ -62,7 +64,7 @@ __all__ = [
     "CheckpointError", "DROP", "DuckDBSink", "Failure", "HeadwayError", "ImportResult", "InternalError", "ItemTimeout", "Pipeline",
     "Plan", "PlanError", "PostgresSink", "Reject", "Report", "Run", "RunError", "RunErrors", "SQLiteSink", "Sink", "SinkError", "Source",
     "SourceError", "StageError", "StallError", "TooManyFailures", "WorkerDied", "import_file", "lookup",
-    "per_batch", "read_dead_letters", "reject", "rows",
+    "per_batch", "read_csv", "read_dead_letters", "read_jsonl", "read_parquet", "reject", "rows",
 ]  # fmt: skip
 
 

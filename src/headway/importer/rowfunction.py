@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from collections import namedtuple
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -48,35 +47,6 @@ class Rows(dict[str, Any]):
 
 
 rows = Rows
-
-
-class Row(tuple[Any, ...]):
-    """The values of one source row, with names.
-
-    Iterating gives values in column order; ``row.account``, ``row["account"]`` and ``row[1]`` give
-    one value; a column whose name is no identifier has only the last two.
-    """
-
-    __slots__ = ()
-    _index: Mapping[str, int] = {}
-
-    def __getitem__(self, key: Any) -> Any:
-        return tuple.__getitem__(self, self._index[key] if type(key) is str else key)
-
-    def asdict(self) -> dict[str, Any]:
-        """Give column name -> value."""
-        return dict(zip(self._index, self, strict=True))
-
-
-def row_type(names: Sequence[str]) -> type[Row]:
-    """Make the type of the rows of one file, with an attribute per column."""
-    members: dict[str, Any] = {"__slots__": (), "_index": {name: index for index, name in enumerate(names)}}
-    # Attribute access at C speed; the names are positions, so any header will do.
-    getters: Any = namedtuple("getters", [f"f{index}" for index in range(len(names))])  # type: ignore[misc]  # noqa: PYI024
-    for index, name in enumerate(names):
-        if name.isidentifier() and name not in ("asdict", "_index") and not name.startswith("__"):
-            members[name] = getattr(getters, f"f{index}")
-    return type("Row", (Row,), members)
 
 
 class RowFunction(NamedTuple):

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 from headway.core.block import DROP
 from headway.importer.batchfunction import offer
 from headway.importer.collect import Collector, TableRows, Unfit
-from headway.importer.rowfunction import Reject, RowFunction, prepare, row_type
+from headway.importer.rowfunction import Reject, RowFunction, prepare
 from headway.importer.schema import Field, Schema
 from headway.io.columns import ColumnType, Int, Text
+from headway.io.row import row_type
 from headway.io.table import Table
 from headway.io.target import codec
 
