@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import pickle
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ def _open(*given: Any, **more: Any) -> ranges.Ranges:
     from headway.io.inputs import open_ranges
 
     return open_ranges(*given, **more)
+
+
+NOON = datetime(2024, 1, 1, 12, 0, 0, 5)  # noqa: DTZ001 - as a column without a zone gives it
 
 
 def csv_file(folder: Path, rows: int = 100, name: str = "a.csv") -> Path:
@@ -151,8 +155,6 @@ def test_json_lines_that_are_no_objects_are_bad_rows(tmp_path: Path) -> None:
 
 def test_parquet_gives_the_values_of_its_types(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
-    from datetime import date, datetime
-
     import pyarrow.parquet as pq
 
     table = pa.table(
@@ -160,7 +162,7 @@ def test_parquet_gives_the_values_of_its_types(tmp_path: Path) -> None:
             "id": pa.array(range(30_000), pa.int64()),
             "amount": pa.array([Decimal("1.10"), None] * 15_000, pa.decimal128(18, 2)),
             "day": pa.array([date(2024, 1, 1)] * 30_000),
-            "at": pa.array([datetime(2024, 1, 1, 12, 0, 0, 5)] * 30_000, pa.timestamp("us")),
+            "at": pa.array([NOON] * 30_000, pa.timestamp("us")),
             "tags": pa.array([["a"]] * 30_000),
         }
     )
@@ -169,7 +171,7 @@ def test_parquet_gives_the_values_of_its_types(tmp_path: Path) -> None:
     source = read_parquet(path)
     rows = list(source)
     assert [row.id for row in rows] == list(range(30_000))
-    assert rows[0] == (0, Decimal("1.10"), date(2024, 1, 1), datetime(2024, 1, 1, 12, 0, 0, 5), '["a"]')
+    assert rows[0] == (0, Decimal("1.10"), date(2024, 1, 1), NOON, '["a"]')
     assert rows[1].amount is None
     source.read(12_500)
     position = source.position()
