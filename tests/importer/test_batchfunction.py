@@ -214,3 +214,25 @@ def test_a_set_up_is_the_second_argument(tmp_path: Path) -> None:
 def test_a_source_with_a_column_of_that_name_is_refused(run: Any) -> None:
     with pytest.raises(PlanError, match="a name that a function per batch needs for itself"):
         run(lambda batch: batch, text="_seq,x\n1,2\n", schema=None)
+
+
+def test_values_of_json_lines_are_texts_and_those_of_parquet_keep_their_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow.parquet as pq
+
+    monkeypatch.setattr("headway.importer.job.run_until_stopped", _run_inline)
+    seen = []
+
+    def f(batch: Any) -> Any:
+        seen.append([*map(str, batch.schema.types)][1:])
+        return batch
+
+    (tmp_path / "j.jsonl").write_text('{"id": 1, "x": "a"}\n{"id": 2.50, "x": {"y": true}}\n{"x": null}\n')
+    pq.write_table(pa.table({"id": [1, 2], "x": [date(2024, 1, 1), None]}), tmp_path / "p.parquet")
+    process = headway.per_batch(f)
+    ImportJob(tmp_path / "j.jsonl", tmp_path / "t.db", process=process, workers=1).run()
+    ImportJob(tmp_path / "p.parquet", tmp_path / "t.db", process=process, workers=1).run()
+    assert seen == [["string", "string"], ["int64", "date32[day]"]]
+    assert query(tmp_path / "t.db", "SELECT id, x FROM j") == [("1", "a"), ("2.50", '{"y":true}'), (None, None)]
+    assert query(tmp_path / "t.db", "SELECT id, x FROM p") == [(1, "2024-01-01"), (2, None)]

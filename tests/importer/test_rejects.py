@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,26 @@ def test_a_function_that_cannot_be_found_again_is_to_be_named(command: Any) -> N
     status, _, err = command("rejects", "retry", "t.db")
     assert status == 2
     assert "say with --process MODULE:FUNCTION what to use instead" in err
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_rows_of_other_formats_are_read_again_from_what_was_noted_of_them(command: Any, kind: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if kind == "jsonl":
+        Path("s.jsonl").write_text('{"id": 1, "m": 1.50}\n{"id": 2, "m": 2.25}\n')
+    else:
+        pq.write_table(pa.table({"id": [1, 2], "m": [Decimal("1.50"), Decimal("2.25")]}), "s.parquet")
+    tables = {"tables": {"t": {"columns": {"id": "int", "m": "decimal(9,2)"}}}}
+    Path("rules.py").write_text("def f(row):\n    return (row.id, row.m) if row.id == 1 else 1 / 0\n")
+    ImportJob(f"s.{kind}", "t.db", process="rules.py:f", tables=tables, workers=1).run()
+    Path(f"s.{kind}").unlink()
+    Path("rules.py").write_text("def f(row):\n    return (row.id, row.m * 2)\n")
+    status, out, err = command("rejects", "retry", "t.db")
+    assert status == 0, err
+    assert "written 1 + rejected 0" in out
+    assert query("t.db", "SELECT id, m FROM t") == [(1, "1.50"), (2, "4.50")]
 
 
 def test_more_rejects_than_one_transaction_takes_are_each_tried_once(

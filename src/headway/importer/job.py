@@ -253,8 +253,9 @@ class ImportJob:
         begun = fields_of(saved.fingerprint, self._schema) if saved is not None else None
         if begun is not None and begun.names == names and not made:
             return begun
-        open = made and self._process is None and self._schema.open
-        if not open:
+        # With a row function values are as the source has them: of the types of a Parquet file, else texts.
+        open = made if self._process is None else ranges.head.types is not None
+        if not open or not self._schema.open:
             return self._schema.bound(names)
         typed = self.sources.format != "csv"
         return self._schema.bound(names, infer(names, ranges.sample(), ranges.head.types, typed=typed))

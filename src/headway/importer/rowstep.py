@@ -67,6 +67,8 @@ class RowStep:
         self._collector = Collector(job.tables, job.default, codec(job.target))
         self._schema = job.schema if job.schema is not None and not job.schema.plain else None
         self._batched = self._function is not None and self._function.per_batch
+        if self._batched and self._schema is None:
+            self._schema = Schema(tuple(Field(name, Text()) for name in job.names))
         self._typed = self._wanted_typed()
 
     def close(self) -> None:
@@ -123,6 +125,8 @@ class RowStep:
         if self._schema is None:
             return frozenset()
         places = range(len(self._schema.fields))
+        if self._batched:  # also texts: JSON lines have other values where no schema says that they are none
+            return frozenset(places)
         if self._function is not None:
             return frozenset(place for place in places if self._schema.fields[place].type.kind != "text")
         shown = places if self._job.projection is None else self._job.projection
@@ -141,7 +145,8 @@ class RowStep:
             return
         from headway.io.arrow import store
 
-        fields = self._schema.fields if self._schema is not None else [Field(name, Text()) for name in self._job.names]
+        assert self._schema is not None
+        fields = self._schema.fields
         arrays = {field.name: store(field.type, values) for field, values in zip(fields, columns, strict=True)}
         for answer in offer(lambda batch: function.call(batch, *function.state), sources, arrays):
             errors = dict(answer.errors)
