@@ -194,6 +194,7 @@ def _duration(seconds: float | None) -> str:
 def _bar(job: ImportJob) -> tuple[Any, Any]:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task
+    from rich.table import Column as Cell
     from rich.text import Text
 
     class Column(ProgressColumn):
@@ -202,10 +203,13 @@ def _bar(job: ImportJob) -> tuple[Any, Any]:
             self._show = show
 
         def render(self, task: Task) -> Text:
-            return Text(self._show(task.fields))
+            return Text(self._show(task.fields), no_wrap=True, overflow="ellipsis")
+
+        def get_table_column(self) -> Cell:
+            return Cell(no_wrap=True)  # one line, also where the terminal is narrow
 
     bar = Progress(
-        BarColumn(bar_width=20),
+        BarColumn(bar_width=8),
         DownloadColumn(),
         Column(lambda shown: f"{shown['rows']:,} rows"),
         Column(lambda shown: f"{shown['rate']:,.0f} rows/s"),
