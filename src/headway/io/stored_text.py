@@ -56,8 +56,9 @@ def joined(type: ColumnType, values: Sequence[str]) -> Joined | None:
         whole = NUL.join(values)
         return Joined(whole, NUL) if whole.count(NUL) == len(values) - 1 and _sound(whole) else None
     if isinstance(type, Exact):
-        whole = ",".join(values)
-        return Joined(whole, ",") if _decimals(type.precision, type.scale).fullmatch(f"{whole},") else None
+        whole = ",".join(values)  # a value with a comma of its own would read as two
+        alone = whole.count(",") == len(values) - 1
+        return Joined(whole, ",") if alone and _decimals(type.precision, type.scale).fullmatch(f"{whole},") else None
     return _quick_stamps(values) if type.kind == "timestamp" else None
 
 
