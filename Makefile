@@ -9,7 +9,7 @@ ready := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test accept versions check format bench coverage changelog constraints clean
+.PHONY: help env demo test accept kill versions check format bench coverage changelog constraints clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -25,6 +25,9 @@ demo: $(ready)  ## import a million generated rows and check every one (ARGS="--
 
 test: $(ready)  ## the fast suite (ARGS="-k name")
 	$(bin)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
+
+kill: $(ready)  ## kill imports at every step of a commit and at random, a hundred times per database
+	$(bin)/python -m pytest -n $(JOBS) -m slow tests/importer/test_kills.py $(ARGS)
 
 versions:  ## the fast suite on every supported Python that is installed
 	@./tools/versions.sh $(ARGS)

@@ -8,10 +8,14 @@ not know byte offsets, does not survive a kill, and shows no progress.
 from __future__ import annotations
 
 import csv
+import os
 import sqlite3
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +25,13 @@ from headway.cli.demo_data import write_bookings
 from headway.importer.job import import_file
 from measure import Table, interleave, median
 
-ROWS = 500_000
+ROWS = int(os.environ.get("HEADWAY_BENCH_ROWS", "1000000"))
 A_COMMIT = 50_000
 SQLITE_TARGET = 1 / 1.6
 DUCKDB_TARGET = 1 / 1.4
+POSTGRES_TARGET = 1 / 1.35
+AIMS = {"SQLite": 1.8, "PostgreSQL": 1.5, "DuckDB": 1.6}
+sys.path.append(str(Path(__file__).parents[1] / "tests"))  # the server that the tests start
 
 Parts = tuple[list[tuple[Any, ...]], dict[str, tuple[Any, ...]], list[tuple[int, str, str]]]
 
@@ -119,6 +126,49 @@ def plain_duckdb(source: Path, folder: Path) -> int:
     return int(found[0]) if found else 0
 
 
+def plain_postgres(source: Path, _folder: Path, *, server: str) -> int:
+    """The plain loop into PostgreSQL: COPY, for the balances into a temporary table."""
+    import psycopg
+
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(
+            "DROP TABLE IF EXISTS plain_ledger, plain_balances, plain_rejects;"
+            "CREATE TABLE plain_ledger (entry bigint PRIMARY KEY, account text, booked timestamp, amount numeric(18,2),"
+            " balance numeric(18,2), note text, country text, amount_eur numeric(18,2), fingerprint text);"
+            "CREATE TABLE plain_balances (account text PRIMARY KEY, balance numeric(18,2), entry bigint);"
+            "CREATE TABLE plain_rejects (line bigint, reason text, raw text);"
+            "CREATE TEMPORARY TABLE part (LIKE plain_balances) ON COMMIT DELETE ROWS"
+        )
+
+        def copy(table: str, rows: Iterable[tuple[Any, ...]]) -> None:
+            with connection.cursor().copy(f"COPY {table} FROM STDIN") as out:
+                for row in rows:
+                    out.write_row(row)
+
+        for ledger, balances, rejects in plain_parts(source, set()):
+            connection.execute("BEGIN")
+            copy("plain_ledger", ledger)
+            copy("part", balances.values())
+            connection.execute(
+                "INSERT INTO plain_balances SELECT * FROM part ON CONFLICT (account)"
+                " DO UPDATE SET balance = excluded.balance, entry = excluded.entry"
+            )
+            copy("plain_rejects", rejects)
+            connection.execute("COMMIT")
+        found = connection.execute("SELECT count(*) FROM plain_ledger").fetchone()
+    return int(found[0]) if found else 0
+
+
+def headway_postgres(source: Path, _folder: Path, *, server: str) -> int:
+    """The import job into PostgreSQL."""
+    import psycopg
+
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS ledger, balances, _headway_jobs, _headway_rejects")
+    process = f"{Path(import_rules.__file__)}:book"
+    return import_file(source, server, process=process, tables=import_rules.TABLES).tables["ledger"]
+
+
 def headway(source: Path, folder: Path, name: str) -> int:
     """The import job."""
     process = f"{Path(import_rules.__file__)}:book"
@@ -126,8 +176,10 @@ def headway(source: Path, folder: Path, name: str) -> int:
 
 
 def bench() -> Table:
-    """Measure all four and compare the two pairs."""
-    with tempfile.TemporaryDirectory() as folder:
+    """Measure each database both ways and compare the pairs. HEADWAY_BENCH_ROWS sets another number of rows."""
+    postgres = import_module("support.postgres")
+
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as running:
         source = Path(folder) / "bookings.csv"
         *_, answers = write_bookings(source, ROWS)
         variants: dict[str, Callable[[], object]] = {
@@ -136,6 +188,12 @@ def bench() -> Table:
             "plain loop, DuckDB": fresh(plain_duckdb, source),
             "headway, DuckDB": fresh(partial(headway, name="bank.duckdb"), source),
         }
+        try:
+            address = running.enter_context(postgres.server())
+            variants["plain loop, PostgreSQL"] = fresh(partial(plain_postgres, server=address), source)
+            variants["headway, PostgreSQL"] = fresh(partial(headway_postgres, server=address), source)
+        except postgres.Missing as missing:
+            print(f"without PostgreSQL: {missing}")
         samples = interleave(variants, rounds=3)
         size = source.stat().st_size
     table = Table(
@@ -147,9 +205,11 @@ def bench() -> Table:
         walls[name] = wall = median(sample.wall for sample in found)
         right = all(sample.result == answers.good for sample in found)
         table.row(name, wall, f"{ROWS / wall:,.0f}", 1e6 * wall / ROWS, "yes" if right else "NO")
-    for target, most in (("SQLite", SQLITE_TARGET), ("DuckDB", DUCKDB_TARGET)):
-        ratio = walls[f"headway, {target}"] / walls[f"plain loop, {target}"]
-        table.judge(f"time of the plain loop, {target}", ratio, most, "x")
+    for target, most in (("SQLite", SQLITE_TARGET), ("PostgreSQL", POSTGRES_TARGET), ("DuckDB", DUCKDB_TARGET)):
+        if f"headway, {target}" in walls:
+            ratio = walls[f"headway, {target}"] / walls[f"plain loop, {target}"]
+            faster = f"{1 / ratio:.2f} x as fast, required {1 / most:.2f}, aim {AIMS[target]}"
+            table.judge(f"time of the plain loop, {target}: {faster}", ratio, most, "x")
     return table
 
 

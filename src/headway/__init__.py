@@ -29,10 +29,14 @@ if TYPE_CHECKING:
         TooManyFailures,
         WorkerDied,
     )  # fmt: skip
+    from headway.importer.batchfunction import reject
     from headway.importer.job import import_file
+    from headway.importer.lookup import lookup
     from headway.importer.result import ImportResult
-    from headway.importer.rowfunction import Reject, rows
+    from headway.importer.rowfunction import Reject, per_batch, rows
+    from headway.importer.sinks import DuckDBSink, PostgresSink, SQLiteSink
     from headway.io.deadletter import read_dead_letters
+    from headway.io.readers import read_csv, read_jsonl, read_parquet
     from headway.pipeline import Pipeline
     from headway.ports import Sink, Source
     from headway.run.context import Item, current_item
@@ -50,8 +54,12 @@ _HOMES = {
     ),
     "headway.importer.job": ("import_file",),
     "headway.importer.result": ("ImportResult",),
-    "headway.importer.rowfunction": ("Reject", "rows"),
+    "headway.importer.batchfunction": ("reject",),
+    "headway.importer.lookup": ("lookup",),
+    "headway.importer.rowfunction": ("Reject", "per_batch", "rows"),
+    "headway.importer.sinks": ("DuckDBSink", "PostgresSink", "SQLiteSink"),
     "headway.io.deadletter": ("read_dead_letters",),
+    "headway.io.readers": ("read_csv", "read_jsonl", "read_parquet"),
     "headway.pipeline": ("Pipeline",),
     "headway.ports": ("Sink", "Source"),
     "headway.run.context": ("Item", "current_item"),
@@ -63,7 +71,12 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "CheckpointError", "DROP", "Failure", "HeadwayError", "ImportResult", "InternalError", "Item", "ItemTimeout", "Pipeline", "Plan", "PlanError", "PredecessorFailed", "RateLimit", "Reject", "Report", "Retry", "RetryAfter", "Run", "RunError", "RunErrors", "Sink", "SinkError", "Source", "SourceError", "StageError", "StallError", "TooManyFailures", "WorkerDied", "current_item", "import_file", "read_dead_letters", "rows", "shared",
+    "CheckpointError", "DROP", "DuckDBSink", "Failure", "HeadwayError", "ImportResult", "InternalError", "Item",
+    "ItemTimeout", "Pipeline", "Plan", "PlanError", "PostgresSink", "PredecessorFailed", "RateLimit", "Reject",
+    "Report", "Retry", "RetryAfter", "Run", "RunError", "RunErrors", "SQLiteSink", "Sink", "SinkError", "Source",
+    "SourceError", "StageError", "StallError", "TooManyFailures", "WorkerDied", "current_item", "import_file",
+    "lookup", "per_batch", "read_csv", "read_dead_letters", "read_jsonl", "read_parquet", "reject", "rows",
+    "shared",
 ]  # fmt: skip
 
 

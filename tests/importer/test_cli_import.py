@@ -215,7 +215,6 @@ WRONG = [
     (["a.csv", "--to", "a.db", "--column", "x"], "write NAME=TYPE"),
     (["a.csv", "--to", "a.db", "--column", "x=money"], "type 'money' is not known; there are int"),
     (["a.csv", "--to", "a.db", "--column", "z=int"], "column 'z' is not in the source, which has x, y"),
-    (["a.csv", "--to", "a.db", "--dry-run"], "--dry-run is not available"),
     (["a.csv", "--to", "a.db", "--ui"], "--ui is not available"),
     (["empty.csv", "--to", "a.db"], "empty.csv is empty: there is no header"),
     (["a.csv", "--to", "a.db", "--mode", "replace", "--keep", "foo"], "--keep foo: there are first and last"),
@@ -321,7 +320,7 @@ def test_progress_is_plain_lines_where_there_is_no_terminal_and_nothing_when_qui
     write("a.csv", "x\n" + "1\n" * 1000)
     _, _, err = headway("import", "a.csv", "--to", "a.db", "--verbose", "--job", "shown")
     assert "a.csv -> a.db (sqlite): a; job shown" in err
-    assert "100%  1,000 rows" in err
+    assert "100%  2,002 bytes  1,000 rows" in err
     status, out, err = headway("import", "a.csv", "--to", "b.db", "--quiet")
     assert (status, out, err) == (0, "", "")
 

@@ -118,3 +118,17 @@ def test_the_quick_way_stores_exactly_what_the_plain_way_stores(database: str, k
 def test_text_with_a_lone_surrogate_is_no_text_in_any_database() -> None:
     for database in ("sqlite", "duckdb", "postgresql"):
         assert codec(database).quick(Text(), ["fine", "\udc80"]) is None
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite", "postgresql"])
+@pytest.mark.parametrize(
+    ("type", "value"),
+    [("decimal(9,2)", "1.00,2.00"), ("timestamp", "2024-01-01T10:00:00Z,2024-01-01T10:00:00Z"), ("int", "1,2")],
+)
+def test_two_values_in_one_field_are_never_stored_at_once(kind: str, type: str, value: str) -> None:
+    good = value.split(",", maxsplit=1)[0]
+    try:
+        found = codec(kind).quick(column_type(type), [good, value])
+    except ValueError:
+        found = None
+    assert found is None

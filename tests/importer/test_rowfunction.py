@@ -10,7 +10,8 @@ import pytest
 
 from headway import DROP, Reject, rows
 from headway.errors import PlanError
-from headway.importer.rowfunction import load, prepare, row_type
+from headway.importer.rowfunction import load, prepare
+from headway.io.row import row_type
 from support.importing import import_in_ranges, query
 
 TWO = {

@@ -52,6 +52,7 @@ SEEN: list[tuple[list[str], str]] = [
     (["1,5"], "text"),
     (["1.50", "20.25"], "decimal(18,2)"),
     (["1.5", "20.25", "3"], "decimal(18,2)"),
+    (["1.50", "2"], "decimal(18,2)"),
     (["1.1", "1.10"], "text"),
     (["12345678901234567890.5"], "decimal(21,1)"),
     (["1." + "1" * 38], "text"),
@@ -196,6 +197,18 @@ def test_what_was_inferred_stays_for_the_whole_job(run: Any) -> None:
         run(text, "bank.db", max_rejects=0, column=["x=text"])
     result = run(text, "bank.db", max_rejects=2, column=["x=text"])
     assert (result.written, result.rejected) == (4, 1)  # the sample holds the whole file: id is text
+
+
+def test_a_restart_keeps_the_types_that_the_table_was_made_with(run: Any) -> None:
+    options = {"key": "id", "mode": "ignore"}
+    run("id,amount\n1,1.50\n", "bank.db", **options)
+    run("id,amount\n1,1.50\n2,n/a\n", "bank.db", restart=True, **options)
+    assert [(line, reason) for line, _, reason, _ in rejects("bank.db")] == [(3, "bad_decimal")]
+
+
+def test_one_column_with_two_types_is_refused() -> None:
+    with pytest.raises(PlanError, match="--column x: two types are given"):
+        SchemaDeclaration(None, ["x=int", "y=int", "x=text"])
 
 
 def test_names_of_a_file_without_a_header_are_the_schemas_where_it_declares_all(run: Any) -> None:

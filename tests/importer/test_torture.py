@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import marshal
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from headway.io.content import opened
 from headway.io.encoding import encoding_of
 from headway.io.jsonl_file import decoder
 from headway.io.ranges import RANGE_BYTES
+from headway.io.sqlite import SQLiteTarget
 from headway.io.table import Column, Table, unique_names
 from support.importing import ranges_of
 from support.targets import TARGETS, in_file_order, is_server
@@ -69,7 +69,8 @@ def parsed(case: dict[str, Any], range_bytes: int) -> tuple[list[list[str]], lis
                 assert data[place.byte : place.byte + place.length] == place.raw
             records += result.records
             if "t" in result.tables:
-                rows += map(list, zip(*marshal.loads(result.tables["t"].payload), strict=True))
+                parts = SQLiteTarget.decode(None, None, [result.tables["t"].payload])
+                rows += (list(row) for part in parts for row in zip(*part, strict=True))
         assert end == len(data)
         parser.close()
     finally:

@@ -14,7 +14,7 @@ pytest.importorskip("mypy")
 HEAD = """
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import assert_type
-from headway import DROP, Failure, Pipeline, PlanError, Report, Run, read_dead_letters
+from headway import DROP, Failure, ImportResult, Pipeline, PlanError, Report, Run, import_file, read_dead_letters
 
 """
 
@@ -111,6 +111,24 @@ ACCEPTED = {
         assert_type(Pipeline(iter(["a"])), Pipeline[str])
         Pipeline(read_dead_letters("letters.jsonl"))
     """,
+    "an import takes the options of the command and gives its counts": """
+        result = import_file("a.csv", "a.db", key=["id"], mode="upsert", column={"id": "int"}, workers=2, max_rejects="1%")
+        assert_type(result, ImportResult)
+        assert_type(result.written, int)
+    """,
+    "a look-up keeps the types of its function, and a batch function its own": """
+        import headway
+        @headway.lookup(key="account", workers=10, timeout=None)
+        async def customer(key: str) -> int:
+            return len(key)
+        @headway.per_batch
+        def f(batch: object) -> object:
+            return headway.reject(batch, [True], "why")
+        assert_type(Pipeline(["a"]).map(customer), Pipeline[int])
+        def row(row: object, *, customer: int) -> tuple[int]:
+            return (customer,)
+        import_file("a.csv", "a.db", process=row)
+    """,
     "iterating gives the items, sync and async, and a run has a report": """
         pipeline = Pipeline(["a"]).map(len)
         for value in pipeline:
@@ -130,6 +148,16 @@ ACCEPTED = {
 }
 
 REJECTED = {
+    "an import's option that there is not, or of another type": """
+        import_file("a.csv", "a.db", keys="id")  # error
+        import_file("a.csv", "a.db", mode="merge")  # error
+    """,
+    "a look-up of a function that is not async": """
+        import headway
+        @headway.lookup(key="account")  # error
+        def customer(key: str) -> int:
+            return 1
+    """,
     "a stage whose input is not what the stage before gives": """
         def parse(line: str) -> int:
             return len(line)

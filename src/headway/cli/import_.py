@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from headway.cli.import_display import Display, summary, warn
+from headway.cli.import_preview import told
 from headway.errors import HeadwayError, RunErrors
 from headway.importer.job import ImportJob
 from headway.importer.result import TooManyRejects
@@ -78,7 +79,9 @@ _LATER = "not available in this version"
 @click.option("-v", "--verbose", is_flag=True, help="Show tables, types and every commit.")
 @click.option("--restart", is_flag=True, help="Begin again: forget where the job stood. Tables keep their rows.")
 @click.option("--accept-changed", is_flag=True, help="Import what was added to a file that has only grown.")
-@click.option("--dry-run", is_flag=True, hidden=True)
+@click.option(
+    "--dry-run", is_flag=True, help="Show types, first rows, plan and about how long it takes; touch no target."
+)
 @click.option("--ui", is_flag=True, hidden=True)
 def import_command(sources: tuple[str, ...], as_json: bool, quiet: bool, verbose: bool, **options: Any) -> int:
     """Import CSV, JSON lines or Parquet into a DuckDB, SQLite or PostgreSQL database, in file order.
@@ -123,6 +126,10 @@ def import_command(sources: tuple[str, ...], as_json: bool, quiet: bool, verbose
 
 
 def _show(job: ImportJob, *, as_json: bool, quiet: bool, verbose: bool) -> None:
+    if job.result.preview is not None:
+        preview = job.result.preview
+        click.echo(json.dumps(preview.to_dict(), default=str) if as_json else told(preview))
+        return
     if as_json:
         click.echo(json.dumps(job.result.to_dict(), default=repr))
         if job.result.already_finished and not quiet:
@@ -136,6 +143,5 @@ def _show(job: ImportJob, *, as_json: bool, quiet: bool, verbose: bool) -> None:
 
 def _refuse_later(options: dict[str, Any]) -> None:
     """Refuse what a later version will do, rather than accept and ignore it."""
-    for name in ("dry_run", "ui"):
-        if options.pop(name):
-            raise click.UsageError(f"--{name.replace('_', '-')} is {_LATER}")
+    if options.pop("ui"):
+        raise click.UsageError(f"--ui is {_LATER}; progress is shown in the terminal")

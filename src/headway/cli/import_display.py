@@ -86,9 +86,10 @@ class Display:
             share = left = ""
             if job.size:
                 share, left = f"{job.bytes_done / job.size:4.0%}  ", f"{_duration(figures['left'])} left  "
+            slowest = f"  slowest: {figures['slowest']}" if figures["slowest"] else ""
             click.echo(
-                f"{share}{job.counts.read:,} rows  {figures['rate']:,.0f} rows/s  {left}"
-                f"{job.counts.rejected:,} rejects",
+                f"{share}{job.bytes_done:,} {job.unit}  {job.counts.read:,} rows  {figures['rate']:,.0f} rows/s  {left}"
+                f"{job.counts.rejected:,} rejects{slowest}",
                 err=True,
             )
 
@@ -179,6 +180,7 @@ def _figures(job: ImportJob) -> dict[str, Any]:
         "rows": job.counts.read,
         "rejects": job.counts.rejected,
         "rate": rows / seconds if seconds > 0 else 0.0,
+        "slowest": job.bottleneck,
         "left": todo * seconds / done if done and job.size else None,
     }
 
@@ -192,6 +194,7 @@ def _duration(seconds: float | None) -> str:
 def _bar(job: ImportJob) -> tuple[Any, Any]:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task
+    from rich.table import Column as Cell
     from rich.text import Text
 
     class Column(ProgressColumn):
@@ -200,15 +203,19 @@ def _bar(job: ImportJob) -> tuple[Any, Any]:
             self._show = show
 
         def render(self, task: Task) -> Text:
-            return Text(self._show(task.fields))
+            return Text(self._show(task.fields), no_wrap=True, overflow="ellipsis")
+
+        def get_table_column(self) -> Cell:
+            return Cell(no_wrap=True)  # one line, also where the terminal is narrow
 
     bar = Progress(
-        BarColumn(bar_width=20),
+        BarColumn(bar_width=8),
         DownloadColumn(),
         Column(lambda shown: f"{shown['rows']:,} rows"),
         Column(lambda shown: f"{shown['rate']:,.0f} rows/s"),
         Column(lambda shown: f"{_duration(shown['left'])} left"),
         Column(lambda shown: f"{shown['rejects']:,} rejects"),
+        Column(lambda shown: f"slowest: {shown['slowest']}" if shown["slowest"] else ""),
         console=Console(stderr=True),
     )
     bar.start()

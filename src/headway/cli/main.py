@@ -27,6 +27,7 @@ COMMANDS = {
         "headway.cli.import_:import_command",
         "Import files into a database, in file order.",
     ),
+    "rejects": ("headway.cli.rejects:rejects_command", "Show, export or retry the rows that imports set aside."),
     "run": ("headway.cli.run:run_command", "Run a pipeline from a Python file or module."),
     "plan": ("headway.cli.plan:plan_command", "Show what would run, and why."),
     "demo": ("headway.cli.demo:demo_command", "Generate a file, import it, check every row."),

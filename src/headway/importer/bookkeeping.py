@@ -1,4 +1,4 @@
-"""The two tables that a job keeps in its target: ``_headway_jobs`` and ``_headway_rejects``.
+"""The tables that a job keeps in its target: ``_headway_jobs`` and ``_headway_rejects``; a pipeline's: ``_headway_states``.
 
 They are written in the transaction of the data that they speak of. What does not belong here: when.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from headway.io.target import Target, codec, quoted
 
 JOBS = "_headway_jobs"
 REJECTS = "_headway_rejects"
+STATES = "_headway_states"
 
 _JOBS_TABLE = Table(
     JOBS,
@@ -34,6 +35,9 @@ _JOBS_TABLE = Table(
     ),
     key=("job",),
     mode="upsert",
+)
+_STATES_TABLE = Table(
+    STATES, (Column("job"), Column("epoch", Int(), required=True), Column("state")), key=("job",), mode="upsert"
 )
 _REJECTS_TABLE = Table(
     REJECTS,
@@ -103,6 +107,34 @@ class SavedJob(NamedTuple):
     finished_at: str | None
 
 
+class SavedState:
+    """What a pipeline's job has saved: JSON in ``_headway_states``, in the transaction of the data it speaks of."""
+
+    def __init__(self, target: Target, job: str) -> None:
+        self._target, self._job, self._epoch = target, job, 0
+
+    def claim(self) -> dict[str, Any] | None:
+        """Make the job this run's, inside a transaction, and give its last state; an earlier run cannot commit any more."""
+        if self._target.describe(STATES) is None:
+            self._target.create(_STATES_TABLE)
+        found = self._target.execute(
+            f"UPDATE {STATES} SET epoch = epoch + 1 WHERE job = ? RETURNING epoch, state", (self._job,)
+        ) or self._target.execute(
+            f"INSERT INTO {STATES} (job, epoch) VALUES (?, 1) RETURNING epoch, state", (self._job,)
+        )
+        self._epoch, state = found[0]
+        return json.loads(state) if state is not None else None
+
+    def advance(self, state: Mapping[str, Any]) -> None:
+        """Store a state. Raises HeadwayError if the job was taken over."""
+        moved = self._target.execute(
+            f"UPDATE {STATES} SET state = ? WHERE job = ? AND epoch = ? RETURNING 1",
+            (json.dumps(state), self._job, self._epoch),
+        )
+        if not moved:
+            raise HeadwayError(f"job {self._job!r} was taken over by another run; this one stops here")
+
+
 class Bookkeeping:
     """One job's entries in its target. `epoch` fences off an earlier run that is still alive."""
 
@@ -169,14 +201,29 @@ class Bookkeeping:
         if not moved:
             raise HeadwayError(f"job {self._job!r} was taken over by another run; this one stops here")
 
-    def reject(self, rejects: Sequence[RejectRecord]) -> None:
-        """Store rows that were set aside."""
+    def reject(self, rejects: Sequence[RejectRecord], attempts: Sequence[int] | None = None) -> None:
+        """Store rows that were set aside; `attempts`: how often each was tried, once by default."""
         if rejects:
-            columns: list[Any] = [[self._job] * len(rejects), [1] * len(rejects), *zip(*rejects, strict=True)]
+            tried = attempts if attempts is not None else [1] * len(rejects)
+            columns: list[Any] = [[self._job] * len(rejects), tried, *zip(*rejects, strict=True)]
             kinds = [column.type for column in _REJECTS_TABLE.columns]
             stored = [self._codec.store(kind, values) for kind, values in zip(kinds, columns, strict=True)]
-            batch = self._target.decode(_REJECTS_TABLE, [self._codec.pack(_REJECTS_TABLE, stored)])
+            batch = self._target.decode(_REJECTS_TABLE, [self._codec.join([self._codec.pack(_REJECTS_TABLE, stored)])])
             self._target.insert(_REJECTS_TABLE, batch)
+
+    def stored_rejects(self, after: int, limit: int) -> list[tuple[int, RejectRecord]]:
+        """Give up to `limit` rows that were set aside behind record number `after`, in order, with their attempts."""
+        names = ", ".join(map(quoted, RejectRecord._fields))
+        sql = f"SELECT attempt, {names} FROM {REJECTS} WHERE job = ? AND seq > ? ORDER BY seq LIMIT {int(limit)}"
+        return [(attempt, RejectRecord(*row)) for attempt, *row in self._target.execute(sql, (self._job, after))]
+
+    def replace_rejects(
+        self, first: int, last: int, rejects: Sequence[RejectRecord], attempts: Sequence[int], counts: Counts
+    ) -> None:
+        """Have `rejects` stand for all that were set aside among the records `first` to `last`; and count anew."""
+        self._target.execute(f"DELETE FROM {REJECTS} WHERE job = ? AND seq BETWEEN ? AND ?", (self._job, first, last))
+        self.reject(rejects, attempts)
+        self._target.execute(f"UPDATE {JOBS} SET counts = ? WHERE job = ?", (json.dumps(asdict(counts)), self._job))
 
     def escaped(self, text: str) -> str:
         r"""Write what no text of the target can hold as \\xNN."""
@@ -184,16 +231,21 @@ class Bookkeeping:
             text = text.replace(char, f"\\x{ord(char):02x}")
         return text
 
-    def export_rejects(self, path: Path) -> int:
-        """Write the job's rejects as JSON lines, replacing the file at once; give their number."""
+    def reject_lines(self) -> Iterator[dict[str, Any]]:
+        """Give the job's rejects as JSON can hold them, in order."""
         names = _REJECTS_TABLE.names
         sql = f"SELECT {', '.join(map(quoted, names))} FROM {REJECTS} WHERE job = ? ORDER BY seq, attempt"
+        for row in self._target.rows(sql, (self._job,)):
+            yield _as_json(dict(zip(names, row, strict=True)))
+
+    def export_rejects(self, path: Path) -> int:
+        """Write the job's rejects as JSON lines, replacing the file at once; give their number."""
         count = 0
         beside = path.with_name(f".{path.name}.{os.getpid()}.part")
         try:
             with beside.open("w", encoding="utf-8") as file:
-                for row in self._target.rows(sql, (self._job,)):
-                    file.write(json.dumps(_as_json(dict(zip(names, row, strict=True))), ensure_ascii=False) + "\n")
+                for record in self.reject_lines():
+                    file.write(json.dumps(record, ensure_ascii=False) + "\n")
                     count += 1
             beside.replace(path)
         except OSError as error:

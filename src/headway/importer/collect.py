@@ -7,7 +7,7 @@ other tables with it. What does not belong here: reading records, calling the ro
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -37,6 +37,7 @@ class Collector:
     def __init__(self, tables: Sequence[Table], default: str | None, codec: Codec) -> None:
         self._codec = codec
         self._shapers = {table.name: _Shaper(table, codec) for table in tables}
+        self._unfit: dict[int, Unfit] = {}
         self._default = self._shapers.get(default) if default is not None else None
 
     def add(self, record: int, output: Any) -> int:
@@ -57,10 +58,23 @@ class Collector:
                 shaper.forget(record)
             raise
 
-    def add_columns(self, sources: array[int], columns: Sequence[Sequence[Any]]) -> None:
-        """Take rows of the default table as columns; `sources`: the record of each row, ascending."""
-        assert self._default is not None
-        self._default.add_columns(sources, columns)
+    def add_columns(self, sources: array[int], columns: Sequence[Sequence[Any]], table: str | None = None) -> None:
+        """Take rows of a table, by default that of a plain row, as columns; `sources`: the record of each, ascending."""
+        self._shaper(table).add_columns(sources, columns)
+
+    def in_order(self, columns: Mapping[str, Sequence[Any]], rows: int, table: str | None) -> list[Sequence[Any]]:
+        """Give a table's columns, in its order, from those of an output; NULLs for what is missing. Raises Unfit."""
+        shaper = self._shaper(table)
+        shaper.check_names(columns)
+        return [columns[name] if name in columns else [None] * rows for name in shaper.table.names]
+
+    def _shaper(self, table: str | None) -> _Shaper:
+        shaper = self._default if table is None else self._shapers.get(table)
+        if shaper is None:
+            names = ", ".join(self._shapers)
+            what = f"there is no table {table!r}" if table is not None else "rows for one of several tables"
+            raise Unfit("unknown_table", f"{what}; there are {names}, for headway.rows(...)")
+        return shaper
 
     def _add_rows(self, record: int, tables: Mapping[str, Any]) -> int:
         count = 0
@@ -81,32 +95,48 @@ class Collector:
                 count += 1
         return count
 
-    def take(self) -> tuple[dict[str, TableRows], dict[int, Unfit]]:
-        """Give all rows collected so far, encoded, without those of the records that are given as unfit."""
-        unfit: dict[int, Unfit] = {}
-        stored = {}
+    def outputs(self, until: int) -> dict[int, dict[str, list[dict[str, Any]]]]:
+        """Give, of the records below `until`, the rows of each table, as they were given."""
+        made: dict[int, dict[str, list[dict[str, Any]]]] = {}
         for name, shaper in self._shapers.items():
-            if shaper.sources:
-                stored[name] = shaper.take(unfit)
-        result = {}
+            for record, row in shaper.shown(until):
+                made.setdefault(record, {}).setdefault(name, []).append(row)
+        return dict(sorted(made.items()))
+
+    def settle(self) -> None:
+        """Convert and encode what was collected, while it is still near the processor, and let go of it."""
+        stored = {name: shaper.take(self._unfit) for name, shaper in self._shapers.items() if shaper.sources}
         for name, (columns, sources) in stored.items():
-            if unfit:
-                kept = [index for index, record in enumerate(sources) if record not in unfit]
+            shaper = self._shapers[name]
+            if self._unfit:
+                kept = [index for index, record in enumerate(sources) if record not in self._unfit]
                 columns = [self._codec.select(column, kept) for column in columns]
                 sources = array("q", [sources[index] for index in kept])
             if sources:
-                result[name] = TableRows(self._codec.pack(self._shapers[name].table, columns), sources)
+                shaper.parts.append(self._codec.pack(shaper.table, columns))
+                shaper.packed.extend(sources)
+
+    def take(self) -> tuple[dict[str, TableRows], dict[int, Unfit]]:
+        """Give all rows collected so far, encoded, without those of the records that are given as unfit."""
+        self.settle()
+        unfit, self._unfit = self._unfit, {}
+        result = {}
+        for name, shaper in self._shapers.items():
+            if shaper.parts:
+                result[name] = TableRows(self._codec.join(shaper.parts), shaper.packed)
+                shaper.parts, shaper.packed = [], array("q")
         return result, unfit
 
 
 class _Shaper:
     """One table's rows as tuples in column order."""
 
-    __slots__ = ("_codec", "_columns", "_get", "_names", "rows", "sources", "table", "width")
+    __slots__ = ("_codec", "_columns", "_get", "_names", "packed", "parts", "rows", "sources", "table", "width")
 
     def __init__(self, table: Table, codec: Codec) -> None:
         self.table, self.rows, self.sources = table, list[tuple[Any, ...]](), array("q")
         self._columns: list[Sequence[Any]] | None = None
+        self.parts, self.packed = list[Any](), array("q")
         self._codec, self._names, self.width = codec, table.names, len(table.names)
         self._get: Callable[[Any], tuple[Any, ...]] = (
             itemgetter(*self._names) if len(self._names) > 1 else lambda row: (row[self._names[0]],)
@@ -146,11 +176,22 @@ class _Shaper:
                 return self._get(row)
         except KeyError:
             pass
-        unknown = [name for name in row if name not in self._names]
+        self.check_names(row)
+        return tuple(map(row.get, self._names))
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """Raise Unfit at a name that is no column."""
+        unknown = [name for name in names if name not in self._names]
         if unknown:
             columns = ", ".join(self._names)
             raise Unfit("unknown_column", f"table {self.table.name} has no column {unknown[0]!r}; it has {columns}")
-        return tuple(map(row.get, self._names))
+
+    def shown(self, until: int) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Give the rows of the records below `until`, by name."""
+        rows = self.rows if self._columns is None else zip(*self._columns, strict=True)
+        for record, row in zip(self.sources, rows, strict=False):
+            if record < until:
+                yield record, dict(zip(self._names, row, strict=True))
 
     def take(self, unfit: dict[int, Unfit]) -> tuple[list[Any], array[int]]:
         """Give the columns as the target has them, and the record of each row; what was taken is forgotten here."""

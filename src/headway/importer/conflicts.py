@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from headway.importer.rowstep import Fault
 from headway.io.columns import Int
 from headway.io.table import Table, Unique
 from headway.io.target import Target
@@ -141,6 +142,41 @@ class Refusals:
             return set()
         candidates = [number for number in numbers if number <= highest]
         return self._target.existing(table, unique.columns, candidates)
+
+
+class Judged(NamedTuple):
+    """Source rows that are not written: those that are rejects, and why; those that are left out."""
+
+    faults: dict[int, Fault]
+    skipped: set[int]
+
+
+def judge(target: Target, refusals: Refusals, batches: Sequence[Batch], *, careful: bool) -> Judged:
+    """Find what cannot be written; `careful` first asks the database which rows its own constraints refuse."""
+    faults: dict[int, Fault] = {}
+    for batch in batches if careful else ():
+        for index, message in target.violations(batch.table, batch.rows).items():
+            faults.setdefault(batch.sources[index], Fault("write", "constraint", message))
+    skipped: set[int] = set()
+    for source, conflict in refusals.losers(batches, faults).items():
+        if conflict.unique.reason == "skipped":
+            skipped.add(source)
+        else:
+            faults[source] = Fault("write", conflict.unique.reason, conflict.message)
+    return Judged(faults, skipped)
+
+
+def put(batch: Batch, target: Target) -> int:
+    """Write rows that nothing refuses; give their number, an overwritten one counted again."""
+    if not len(batch.sources):
+        return 0
+    if not batch.table.overwrites:
+        target.insert(batch.table, batch.rows)
+        return len(batch.sources)
+    kept = last_per_key(target.values(batch.rows, batch.table.positions(batch.table.key)))
+    rows = batch.rows if len(kept) == len(batch.sources) else target.take(batch.rows, kept)
+    target.upsert(batch.table, rows)
+    return len(batch.sources)
 
 
 def _settle(claims: list[tuple[set[Any], Conflict]]) -> Conflict | None:

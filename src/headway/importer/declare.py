@@ -16,7 +16,7 @@ from headway.importer.schema import Schema, SchemaDeclaration
 from headway.io.columns import Int, column_type
 from headway.io.ranges import Head
 from headway.io.table import Column, Table, Unique, checked_keep, default_mode
-from headway.io.target import ExistingColumn, ExistingTable, Target
+from headway.io.target import ExistingColumn, ExistingTable, Target, quoted
 
 _KEYS = ("columns", "key", "mode", "keep")
 
@@ -93,7 +93,7 @@ def bind(
                 raise PlanError(f"{file} is empty: there is no header to make a table from")
         else:
             columns = declaration.columns or _adopted(
-                declaration.name, existing, schema, head, has_function=has_function
+                declaration.name, existing, schema, head, target, has_function=has_function
             )
         if existing is None:
             unique = schema.uniques([column.name for column in columns]) if declaration.name == plain else ()
@@ -112,6 +112,16 @@ def bind(
     return Binding(names, tuple(tables), default, projection, tuple(missing))
 
 
+def create_missing(target: Target, binding: Binding) -> None:
+    """Create the tables that are not there, inside a transaction, and what keeps their columns unique."""
+    for table in binding.missing:
+        target.create(table)
+        for unique in table.uniques:
+            columns = ", ".join(map(quoted, unique.columns))
+            name = "_".join((table.name, *unique.columns, "unique"))
+            target.execute(f"CREATE UNIQUE INDEX {quoted(name)} ON {quoted(table.name)} ({columns})")
+
+
 def _projection(table: Table, names: tuple[str, ...], head: Head) -> tuple[tuple[str, ...], tuple[int, ...] | None]:
     """Say which source fields make the table's columns: by name, without a header by position."""
     if head.names is None and len(table.names) == head.width:
@@ -125,7 +135,7 @@ def _projection(table: Table, names: tuple[str, ...], head: Head) -> tuple[tuple
 
 
 def _adopted(
-    table: str, existing: ExistingTable | None, schema: Schema, head: Head, *, has_function: bool
+    table: str, existing: ExistingTable | None, schema: Schema, head: Head, target: Target, *, has_function: bool
 ) -> tuple[Column, ...]:
     """Take the columns from a table that is there: all for a function or without a header, else the file's."""
     columns = existing.columns if existing is not None else ()
@@ -140,13 +150,16 @@ def _adopted(
                 f"{', '.join(column.name for column in columns)}. Choose another --table, or declare it with --tables"
             )
         chosen = [by_name[name.casefold()] for name in schema.names]
-    fields = {} if has_function else {field.name.casefold(): field for field in schema.fields if field.settled}
-    return tuple(
-        Column(column.name, field.type, field.required or column.required)
-        if (field := fields.get(column.name.casefold()))
-        else Column(column.name, _type_of(table, column), column.required)
-        for column in chosen
-    )
+    fields = {field.name.casefold(): field for field in schema.fields if field.settled}
+    adopted = []
+    for column in chosen:
+        field = fields.get(column.name.casefold())
+        if field is None or (has_function and not target.holds(field.type, column)):
+            adopted.append(Column(column.name, _type_of(table, column), column.required))
+        else:  # what a function gives is not bound to the field's rules, only to its type
+            required = column.required or (field.required and not has_function)
+            adopted.append(Column(column.name, field.type, required))
+    return tuple(adopted)
 
 
 def _kept_unique(table: Table, schema: Schema) -> Table:

@@ -9,15 +9,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from headway.errors import HeadwayError
 from headway.importer.declare import Declaration
 from headway.importer.schema import Field, Schema, SchemaDeclaration
+from headway.io.columns import column_type
 from headway.io.content import Seal
+from headway.io.csv_file import CsvFile
+from headway.io.csv_format import CsvFormat
 from headway.io.inputs import InputFormat
-from headway.io.ranges import InputFile
+from headway.io.location import Location
+from headway.io.ranges import Head, InputFile
+from headway.io.table import Column
+from headway.io.text_file import TextFile
 
 CONTENT = "content"
+NAMES = "names"
+"""The fields' names as the source has them."""
 SCHEMA = "--schema"
 FIELDS = "fields"
 """The types and rules of the source's fields, also those that were inferred; no option of their own."""
@@ -41,6 +50,7 @@ def identity(
         "--table": table,
         SCHEMA: schema.to_dict(),
         FIELDS: [field.to_dict() for field in fields.fields],
+        NAMES: files[0].head.names,
     }
     if any(declaration.columns is not None for declaration in declarations):
         told["--tables"] = [_declared(declaration) for declaration in declarations]
@@ -62,13 +72,55 @@ def fields_of(saved: str, schema: SchemaDeclaration) -> Schema | None:
     return Schema(tuple(map(Field.from_dict, told[FIELDS])))
 
 
+class Begun(NamedTuple):
+    """What a job was begun with, as far as its rows need it; `file` reads the raw text of a row again."""
+
+    file: TextFile
+    schema: Schema
+    process: str | None
+    declarations: list[Declaration]
+    default: str | None
+
+    @classmethod
+    def read(cls, saved: str) -> Begun:
+        """Read it from the text that a job keeps. Raises HeadwayError for one of an earlier version."""
+        told = json.loads(saved)
+        if NAMES not in told:
+            raise HeadwayError("the job was begun by an earlier version of Headway, which did not note its columns")
+        tables = told.get("--tables")
+        if tables is None:
+            declarations = [_declaration(told, told["--table"], None)]
+        else:
+            declarations = [_declaration(table, table["name"], table["columns"]) for table in tables]
+        schema = Schema(tuple(map(Field.from_dict, told[FIELDS])))
+        return cls(_file(told, len(schema.fields)), schema, told["--process"], declarations, told["--table"])
+
+
+def _file(told: Mapping[str, Any], width: int) -> TextFile:
+    """Give what reads a record from its raw text; a row of Parquet was noted as JSON."""
+    names = tuple(told[NAMES]) if told[NAMES] is not None else None
+    place = Location(""), Head(names, width, 0, 1, 0), Seal(None, 0, ""), None
+    encoding = told.get("--encoding", "utf-8")
+    if told["--format"] == "csv":
+        return CsvFile(*place, CsvFormat(told["--delimiter"], told["--quote"], told["--escape"], encoding))
+    from headway.io.jsonl_file import JsonlFile
+
+    return JsonlFile(*place, encoding)
+
+
+def _declaration(told: Mapping[str, Any], name: str, columns: Mapping[str, str] | None) -> Declaration:
+    made = tuple(Column(column, column_type(kind)) for column, kind in columns.items()) if columns else None
+    key = tuple(told["--key"].split(",")) if told["--key"] else ()
+    return Declaration(name, made, key, told["--mode"], told["--keep"])
+
+
 def differences(saved: str, now: str) -> list[str]:
     """Give the options that differ, each with its value now and then."""
     before, after = json.loads(saved), json.loads(now)
     found = []
     for name in dict.fromkeys((*after, *before)):
         then, here = before.get(name), after.get(name)
-        if name in (CONTENT, FIELDS) or then == here:
+        if name in (CONTENT, FIELDS, NAMES) or then == here:
             continue
         if name in ("--tables", SCHEMA):
             other = "with other tables" if name == "--tables" else "with another --schema or --column"

@@ -21,7 +21,6 @@ INT = "0|-?[1-9][0-9]*"
 NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?"
 BOOL = "true|false|True|False|TRUE|FALSE"
 MOMENT = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
-_BEYOND = 10**MOST_DIGITS
 USUAL_DIGITS = 18
 """Precision of an inferred decimal, where the sample does not need more."""
 
@@ -64,8 +63,11 @@ def _of_values(present: Sequence[Any], kinds: set[type_of]) -> ColumnType | None
     elif kinds == {int}:
         candidates = [Int()]
     elif kinds <= {int, Decimal}:
-        decimal = _decimal([f"{value:f}" for value in present if abs(value) < _BEYOND])
-        candidates = [*([decimal] if decimal else []), Float()]
+        numbers = [Decimal(value).normalize() for value in present]
+        if decimal := _decimal([f"{number:f}" for number in numbers if abs(number.adjusted()) < MOST_DIGITS]):
+            candidates = [decimal]
+        if all(Decimal(repr(float(number))) == number for number in numbers):
+            candidates.append(Float())
     return next((type for type in candidates if not type.fit(present)[1]), None)
 
 
@@ -91,6 +93,6 @@ def _decimal(present: Sequence[str]) -> Exact | None:
         whole, scale = max(whole, len(before)), max(scale, len(after))
         scales.add(len(after))
         trailing = trailing or after.endswith("0")
-    if not scale or (trailing and len(scales) > 1) or whole + scale > MOST_DIGITS:
+    if not scale or (trailing and len(scales - {0}) > 1) or whole + scale > MOST_DIGITS:
         return None
     return Exact(max(USUAL_DIGITS, whole + scale), scale)

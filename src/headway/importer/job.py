@@ -9,29 +9,34 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from headway.errors import HeadwayError, PlanError, RunError, StageError, WorkerDied
+from headway.importer.batchfunction import SEQ
 from headway.importer.bookkeeping import JOBS, Bookkeeping, Counts, Position, SavedJob
-from headway.importer.declare import Binding, Declaration, bind, read_tables
+from headway.importer.declare import Binding, Declaration, bind, create_missing, read_tables
 from headway.importer.identity import fields_of, identity
 from headway.importer.infer import infer
 from headway.importer.limits import RejectLimit
-from headway.importer.parse import ParseJob, open_parser, parse_range
+from headway.importer.lookup_process import RANGES_UNDER_WAY, LookupProcess
+from headway.importer.options import ImportOptions
+from headway.importer.parse import Looked, ParseJob, open_parser, parse_range
+from headway.importer.preview import NoTarget, Preview, describe, try_sample
 from headway.importer.report import in_rows
 from headway.importer.result import ImportResult, TooManyRejects
 from headway.importer.resume import check_end, check_files, check_options, check_restart
-from headway.importer.rowfunction import load
+from headway.importer.rowfunction import is_per_batch, load, lookups_of
 from headway.importer.rowstep import RowJob
 from headway.importer.schema import Schema, SchemaDeclaration
-from headway.importer.stopping import run_until_stopped
+from headway.importer.stopping import Told, run_until_stopped
 from headway.importer.writer import RANGES_A_COMMIT, ImportWriter, Stopped
 from headway.io.inputs import InputFormat, Sources, open_ranges
 from headway.io.ranges import Range, Ranges
-from headway.io.target import Address, Target, quoted
+from headway.io.target import Address, Target
 from headway.pipeline import Pipeline
 from headway.text import message, told
 from headway.watch.report import Report
@@ -72,6 +77,7 @@ class ImportJob:
         job: str | None = None,
         restart: bool = False,
         accept_changed: bool = False,
+        dry_run: bool = False,
         begin: Callable[[ImportJob], None] = lambda _job: None,
         advance: Callable[[ImportJob], None] = lambda _job: None,
         stopping: Callable[[ImportJob, int], None] = lambda _job, _lines: None,
@@ -81,7 +87,7 @@ class ImportJob:
         self.limit = RejectLimit.parse(max_rejects)
         self._schema = SchemaDeclaration(schema, column)
         self._process, self._rejects = process, Path(rejects) if rejects is not None else None
-        self._restart, self._accept_changed = restart, accept_changed
+        self._restart, self._accept_changed, self.dry_run = restart, accept_changed, dry_run
         self._begin, self._advance, self._stopping = begin, advance, stopping
         key = tuple(part.strip() for part in key.split(",")) if isinstance(key, str) else tuple(key)
         if tables is not None:
@@ -94,8 +100,9 @@ class ImportJob:
             self._default = self._declarations[0].name
         if self._rejects is not None and not self._rejects.parent.is_dir():
             raise PlanError(f"--rejects {rejects}: there is no folder {self._rejects.parent}")
-        if isinstance(process, str):
-            load(process)
+        function = load(process)[0] if isinstance(process, str) else process
+        self._lookups = lookups_of(function) if function is not None else {}
+        self._per_batch = function is not None and is_per_batch(function)
         self._format = InputFormat(self.sources.format, delimiter, quote, escape, encoding, not no_header)
         self.table_names = [declaration.name for declaration in self._declarations]
         self.name = job or f"{self.sources.name}:{','.join(self.table_names)}"
@@ -109,6 +116,7 @@ class ImportJob:
         self.stopped: Stopped | None = None
         self.began = False
         """everything was checked and the first row may have been read"""
+        self._told: Told | None = None
         self.result = ImportResult(self.name)
 
     def run(self) -> ImportResult:
@@ -122,6 +130,9 @@ class ImportJob:
         ranges = open_ranges(self.sources.locations, self._format)
         try:
             self.size = ranges.size
+            if self.dry_run:
+                self.result.preview = self._look(ranges)
+                return self.result
             refusal = (
                 f"job {self.name!r} is being run by another process, into {self.address}; "
                 "wait for it to end, or stop it: the same command then goes on where it stopped"
@@ -130,6 +141,25 @@ class ImportJob:
                 return self._open_and_run(ranges)
         finally:
             ranges.close()
+
+    def _look(self, ranges: Ranges) -> Preview:
+        """Look at what would be done; the target is not touched."""
+        nowhere: Any = NoTarget()
+        schema = self._fields(ranges, nowhere, None)
+        self._check_names(schema.names)
+        binding = self._bind(ranges, nowhere, schema)
+        seen = describe(binding, schema, job=self.name, source=str(self.sources), target=str(self.address))
+        job = self._parse_job(ranges, binding, schema)
+        with ExitStack() as stack:
+            seen.plan = self._pipeline(ranges, lambda _rows: None, job, stack).plan().to_dict()
+        try_sample(seen, job.rows, ranges, unit=self.unit, lookups=self._lookups, workers=self.workers)
+        return seen
+
+    def _bind(self, ranges: Ranges, target: Target, schema: Schema) -> Binding:
+        return bind(
+            self._declarations, ranges.head, target, has_function=self._process is not None, default=self._default,
+            file=ranges.files[0].location.name, schema=schema,
+        )  # fmt: skip
 
     def _open_and_run(self, ranges: Ranges) -> ImportResult:
         was_there = self.address.exists()
@@ -146,7 +176,7 @@ class ImportJob:
     def _run(self, ranges: Ranges, target: Target) -> ImportResult:
         books = Bookkeeping(target, self.name)
         saved = None if self._restart else books.saved()
-        schema = self._fields(ranges, target, saved)
+        schema = self._fields(ranges, target, books.saved())
         fingerprint = identity(
             ranges.files, self._format, process=self._process, declarations=self._declarations, table=self._default,
             schema=self._schema, fields=schema,
@@ -155,11 +185,8 @@ class ImportJob:
             check_restart(target, self._declarations)
         elif saved is not None and not self._go_on(ranges, saved, fingerprint, books):
             return self._nothing_to_do(saved, books)
-        has_function = self._process is not None
-        binding = bind(
-            self._declarations, ranges.head, target, has_function=has_function, default=self._default,
-            file=ranges.files[0].location.name, schema=schema,
-        )  # fmt: skip
+        self._check_names(schema.names)
+        binding = self._bind(ranges, target, schema)
         claimed = _claim(target, books, binding, fingerprint, restart=self._restart)
         moved = claimed is not None and claimed.position != (saved.position if saved else None)
         if claimed is not None and moved and not self._go_on(ranges, claimed, fingerprint, books):
@@ -177,15 +204,17 @@ class ImportJob:
         self._begin(self)
         report: Report | None = None
         try:
-            report = run_until_stopped(
-                self._pipeline(ranges, writer, self._parse_job(ranges, binding, schema)),
-                lambda: self._stopping(self, ranges.lines_ahead()),
-            )
+            with ExitStack() as stack:
+                self._told = Told(lambda: self._stopping(self, ranges.lines_ahead()))
+                report = run_until_stopped(
+                    self._pipeline(ranges, writer, self._parse_job(ranges, binding, schema), stack), self._told
+                )
             self._conclude(ranges, writer)
         except (RunError, KeyboardInterrupt) as error:
             report = getattr(error, "report", None)
-            if isinstance(error, StageError) and isinstance(error.value, Range):
-                error.args = (self._told_by_lines(error, error.value, ranges),)
+            if isinstance(error, StageError) and isinstance(error.value, (Range, Looked)):
+                span = error.value if isinstance(error.value, Range) else error.value.span
+                error.args = (self._told_by_lines(error, span, ranges),)
             raise
         finally:
             self._settle(writer, counts, report)
@@ -194,42 +223,66 @@ class ImportJob:
         self._check_limit()
         return self.result
 
-    def _pipeline(self, ranges: Ranges, writer: ImportWriter, job: ParseJob) -> Pipeline[Any]:
-        """Ranges, parsed in processes, written in order.
+    def _pipeline(
+        self, ranges: Ranges, writer: ImportWriter | Callable[[Any], None], job: ParseJob, stack: ExitStack
+    ) -> Pipeline[Any]:
+        """Ranges, their keys looked up, parsed in processes, written in order.
 
         Few are under way: each holds a MiB or two, and a drain finishes all of them.
         """
-        return (
-            Pipeline(ranges, name="import", window=4 * self.workers + RANGES_A_COMMIT)
-            .map(
-                parse_range,
-                on="process",
-                workers=self.workers,
-                setup=partial(open_parser, job),
-                idempotent=True,
-                name="parse",
-            )
-            .to(writer, name="write")
+        begun: Pipeline[Any] = Pipeline(ranges, name="import", window=4 * self.workers + RANGES_A_COMMIT)
+        if job.rows.lookups:
+            lookups = LookupProcess(job)
+            if not self.dry_run:
+                stack.enter_context(lookups)
+            begun = begun.map(lookups.find, workers=RANGES_UNDER_WAY, name="lookup")
+        parsed = begun.map(
+            parse_range,
+            on="process",
+            workers=self.workers,
+            setup=partial(open_parser, job),
+            idempotent=True,
+            name="parse",
         )
+        return parsed.to(writer, name="write")
 
     def _fields(self, ranges: Ranges, target: Target, saved: SavedJob | None) -> Schema:
         """Give the types of the fields: as the job was begun, else as declared; inferred for a table that is made of them."""
         names = self._schema.names_of(ranges.head)
-        begun = fields_of(saved.fingerprint, self._schema) if saved is not None else None
-        if begun is not None and begun.names == names:
-            return begun
         made = self._declarations[0].columns is None and target.describe(self._declarations[0].name) is None
-        open = made and self._process is None and self._schema.open
-        if not open:
+        begun = fields_of(saved.fingerprint, self._schema) if saved is not None else None
+        if begun is not None and begun.names == names and not made:
+            return begun
+        # With a row function values are as the source has them: of the types of a Parquet file, else texts.
+        open = made if self._process is None else ranges.head.types is not None
+        if not open or not self._schema.open:
             return self._schema.bound(names)
         typed = self.sources.format != "csv"
         return self._schema.bound(names, infer(names, ranges.sample(), ranges.head.types, typed=typed))
 
+    def _check_names(self, names: Sequence[str]) -> None:
+        """Refuse a row function that these columns are not for."""
+        for name, lookup in self._lookups.items():
+            if lookup.key not in names:
+                raise PlanError(
+                    f"look-up {name}: its key {lookup.key!r} is no column of the source, which has {', '.join(names)}"
+                )
+        if self._per_batch and SEQ in names:
+            raise PlanError(f"the source has a column {SEQ!r}, a name that a function per batch needs for itself")
+
     def _parse_job(self, ranges: Ranges, binding: Binding, schema: Schema) -> ParseJob:
         rows = RowJob(
-            binding.names, binding.tables, binding.default, binding.projection, self._process, self.address.kind, schema
-        )
+            binding.names, binding.tables, binding.default, binding.projection, self._process, self.address.kind, schema,
+            tuple((name, binding.names.index(lookup.key)) for name, lookup in self._lookups.items()),
+        )  # fmt: skip
         return ParseJob(ranges.files, rows)
+
+    @property
+    def bottleneck(self) -> str | None:
+        """The name of the slowest part of the run, as far as it is known by now."""
+        run = self._told.run if self._told is not None else None
+        found = run.snapshot().to_dict()["bottleneck"] if run is not None else None
+        return found["stage"] if found else None
 
     def _conclude(self, ranges: Ranges, writer: ImportWriter) -> None:
         if writer.stopped is None:
@@ -251,7 +304,7 @@ class ImportJob:
         result.seconds, result.tables, result.upserts = seconds, writer.added(), writer.upserts
         result.reasons, result.firsts = dict(writer.reasons), writer.firsts
         if report is not None:
-            result.report = in_rows(report, writer.counts.since(before), writer.set_aside)
+            result.report = in_rows(report, writer.counts.since(before), writer.set_aside, writer.notes)
         result.rate = (writer.position.seq - (result.resumed_at or 0)) / seconds if seconds else 0.0
 
     def _told_by_lines(self, error: StageError, span: Range, ranges: Ranges) -> str:
@@ -299,17 +352,17 @@ class ImportJob:
 
 
 def import_file(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], target: str | Path, **options: Any
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    target: str | Path,
+    **options: Unpack[ImportOptions],
 ) -> ImportResult:
     """Import CSV, JSON lines or Parquet into a DuckDB, SQLite or PostgreSQL database, in file order.
 
     `source`: a path, a pattern, an address, ``"-"``, or several of them. The options are those of
-    ``headway import``, with underscores: `table`, `format`, `delimiter`, `quote`, `escape`, `encoding`,
-    `no_header`, `key`, `mode`, `keep`, `process` (``"module:function"`` or a function), `tables` (a
-    TOML file, or a mapping of its shape), `schema` (the same), `column` (``["amount=decimal(18,2)"]``
-    or a mapping), `workers`, `max_rejects`, `rejects`, `job`, `restart`,
-    `accept_changed`. Raises PlanError for a mistake in them, CheckpointError if the job was begun with
-    another content of its files or with other options, HeadwayError while another process runs the job, TooManyRejects (with `.result`) above `max_rejects`, RunError if the run failed.
+    ``headway import``, with underscores; `process` may be a function, `tables` and `schema` a mapping of the
+    shape of their file. Raises PlanError for a mistake in them, CheckpointError if the job was begun with
+    another content of its files or other options, HeadwayError while another process runs the job,
+    TooManyRejects (with `.result`) above `max_rejects`, another RunError if the run failed.
     """
     return ImportJob(source, target, **options).run()
 
@@ -318,14 +371,7 @@ def _claim(target: Target, books: Bookkeeping, binding: Binding, fingerprint: st
     """Create what is missing, make the job this run's, and give what was saved of it until then."""
     target.begin()
     try:
-        for table in binding.missing:
-            target.create(table)
-            for unique in table.uniques:
-                columns, name = (
-                    ", ".join(map(quoted, unique.columns)),
-                    "_".join((table.name, *unique.columns, "unique")),
-                )
-                target.execute(f"CREATE UNIQUE INDEX {quoted(name)} ON {quoted(table.name)} ({columns})")
+        create_missing(target, binding)
         saved = books.claim(fingerprint, restart=restart)
         target.commit()
         return saved

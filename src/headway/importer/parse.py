@@ -7,15 +7,16 @@ rows, the database.
 from __future__ import annotations
 
 import gc
+import pickle
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headway.importer.collect import TableRows
-from headway.importer.rowstep import Fault, RowJob, RowStep
+from headway.importer.rowstep import Fault, KeyStep, Known, RowJob, RowStep
 from headway.io.ranges import Found, InputFile, Layout, Place, Range, Reader
 
 YOUNG_OBJECTS = 50_000
@@ -57,9 +58,9 @@ class RangeResult:
 class RangeParser:
     """Parses ranges and calls the row function on each of their records, in order."""
 
-    def __init__(self, job: ParseJob) -> None:
+    def __init__(self, job: ParseJob, step: RowStep | KeyStep | None = None) -> None:
         self._files = job.files
-        self._step = RowStep(job.rows)
+        self._step = step if step is not None else RowStep(job.rows)
         self._file = -1
         self._reader: Reader | None = None
 
@@ -69,8 +70,8 @@ class RangeParser:
             self._reader.close()
         self._step.close()
 
-    def parse(self, span: Range) -> RangeResult:
-        """Read, parse and convert one range.
+    def parse(self, span: Range, known: Sequence[Mapping[Any, Known]] = ()) -> RangeResult:
+        """Read, parse and convert one range; `known` is what was looked up for its keys.
 
         A record that cannot become rows is a reject; what the row function raises never goes
         further. Raises HeadwayError if the file is not what it was when its ranges were made.
@@ -78,7 +79,7 @@ class RangeParser:
         reader = self._reader_of(span.file)
         data, found = reader.read(span), Found()
         faults, filtered = dict[int, Fault](), array("q")
-        self._step.offer(reader.records(data, span, found), faults, filtered)
+        self._step.offer(reader.records(data, span, found), faults, filtered, known)
         tables = self._step.take(faults)
         faults.update((record, Fault("parse", *why)) for record, why in found.faults.items())
         rejects: list[RejectedRow] = []
@@ -114,6 +115,15 @@ def open_parser(job: ParseJob) -> Iterator[RangeParser]:
             parser.close()
 
 
-def parse_range(span: Range, parser: RangeParser) -> RangeResult:
+class Looked(NamedTuple):
+    """A range, and what was looked up for its keys: for each look-up key -> `Known`, pickled by a process of our own."""
+
+    span: Range
+    known: bytes
+
+
+def parse_range(item: Range | Looked, parser: RangeParser) -> RangeResult:
     """The stage function: one range in, its rows and rejects out."""
-    return parser.parse(span)
+    if isinstance(item, Looked):
+        return parser.parse(item.span, pickle.loads(item.known))  # noqa: S301 - made by our own child
+    return parser.parse(item)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from headway.importer.bookkeeping import Counts
 from headway.watch.report import Report
 
 
-def in_rows(report: Report, counts: Counts, at_write: int) -> Report:
+def in_rows(report: Report, counts: Counts, at_write: int, notes: Sequence[str] = ()) -> Report:
     """Turn a report over ranges into one over source rows.
 
     `counts`: the rows of this run; `at_write`: those of them that the writer set aside or left out.
@@ -25,7 +26,9 @@ def in_rows(report: Report, counts: Counts, at_write: int) -> Report:
         "dead": counts.rejected,
     }
     data["items"] = dict.fromkeys(data["items"], 0) | fates
-    parse, write = data["stages"]
+    *before, parse, write = data["stages"]
+    for stage in before:
+        stage |= {"in": counts.read, "out": counts.read}
     offered = counts.written + at_write
     failed = max(0, counts.rejected - at_write)
     parse |= {"in": counts.read, "out": offered, "failed": failed, "filtered": counts.read - offered - failed}
@@ -41,6 +44,7 @@ def in_rows(report: Report, counts: Counts, at_write: int) -> Report:
         _scale(queue, ("capacity", "depth", "max_depth"), rows, whole=True)
     for gate in data["reorder"]:
         _scale(gate, ("held", "peak_held", "window", "window_used", "awaiting"), rows, whole=True)
+    data["advice"] = [*data["advice"], *notes]
     return Report(data)
 
 

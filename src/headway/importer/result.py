@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.errors import TooManyFailures
+from headway.importer.preview import Preview
 
 
 @dataclass(slots=True)
@@ -38,6 +39,8 @@ class ImportResult:
     """the end of the file was reached, by this run or an earlier one"""
     already_finished: bool = False
     """an earlier run had finished the job: nothing was done"""
+    preview: Preview | None = None
+    """of a dry run: what would be done"""
 
     def to_dict(self) -> dict[str, Any]:
         """Give what ``--json`` prints."""

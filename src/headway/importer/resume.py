@@ -103,10 +103,10 @@ def _check_join(file: TextFile, before: bytes, ranges: Ranges, job: str, *, left
     last, following = file.text.decode(before)[0][-1:], file.text.decode(ranges.peek(4))[0]
     line_break = "\r\n" if following.startswith("\r\n") else following[:1]
     if last == "\r" and following.startswith("\n"):
-        ranges.skip(len(file.text.encoded("\n")), lines=0)
+        ranges.skip(len(file.text.encoded("\n")))
     elif last not in ("\r", "\n"):
         if line_break in ("\r\n", "\r", "\n"):
-            ranges.skip(len(file.text.encoded(line_break)), lines=1)
+            ranges.skip(len(file.text.encoded(line_break)))
         else:
             left_open = True
     if left_open:

@@ -8,14 +8,19 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from collections import namedtuple
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from headway.errors import PlanError
 from headway.loading import load_named, loaded, search_first
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+LOOKUP = "__headway_lookup__"
+"""The attribute of a function that `headway.lookup` made."""
+_PER_BATCH = "__headway_per_batch__"
 
 OutputRow = Mapping[str, Any] | Sequence[Any]
 
@@ -44,41 +49,53 @@ class Rows(dict[str, Any]):
 rows = Rows
 
 
-class Row(tuple[Any, ...]):
-    """The values of one source row, with names.
-
-    Iterating gives values in column order; ``row.account``, ``row["account"]`` and ``row[1]`` give
-    one value; a column whose name is no identifier has only the last two.
-    """
-
-    __slots__ = ()
-    _index: Mapping[str, int] = {}
-
-    def __getitem__(self, key: Any) -> Any:
-        return tuple.__getitem__(self, self._index[key] if type(key) is str else key)
-
-    def asdict(self) -> dict[str, Any]:
-        """Give column name -> value."""
-        return dict(zip(self._index, self, strict=True))
-
-
-def row_type(names: Sequence[str]) -> type[Row]:
-    """Make the type of the rows of one file, with an attribute per column."""
-    members: dict[str, Any] = {"__slots__": (), "_index": {name: index for index, name in enumerate(names)}}
-    # Attribute access at C speed; the names are positions, so any header will do.
-    getters: Any = namedtuple("getters", [f"f{index}" for index in range(len(names))])  # type: ignore[misc]  # noqa: PYI024
-    for index, name in enumerate(names):
-        if name.isidentifier() and name not in ("asdict", "_index") and not name.startswith("__"):
-            members[name] = getattr(getters, f"f{index}")
-    return type("Row", (Row,), members)
-
-
 class RowFunction(NamedTuple):
-    """A row function ready to be called as ``call(row, *state)``."""
+    """A row function ready to be called as ``call(row, *state, **found)``."""
 
     call: Callable[..., Any]
     state: tuple[Any, ...]
     close: Callable[[], None]
+    per_batch: bool = False
+    """whether it takes an Arrow record batch instead of a row"""
+
+
+def per_batch(function: F) -> F:
+    """Mark a row function as one that takes and returns an Arrow record batch (or a table); see `batchfunction`.
+
+    Types are those of the schema, text without one. If it raises, each half of the batch is tried
+    alone, so that only the rows that raise are set aside.
+    """
+    setattr(function, _PER_BATCH, True)
+    return function
+
+
+def is_per_batch(function: Callable[..., Any]) -> bool:
+    """Whether a function was marked."""
+    return bool(getattr(function, _PER_BATCH, False))
+
+
+def lookups_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Give the look-ups whose values a row function takes: by the names of its keyword-only parameters.
+
+    They are found in its own module. Raises PlanError for a parameter that nothing fills.
+    """
+    inner = inspect.unwrap(function)
+    names = getattr(inner, "__globals__", {})
+    found = {}
+    for name, parameter in _parameters(function).items():
+        if parameter.kind is not parameter.KEYWORD_ONLY:
+            continue
+        lookup = getattr(names.get(name), LOOKUP, None)
+        if lookup is not None:
+            found[name] = lookup
+        elif parameter.default is parameter.empty:
+            raise PlanError(
+                f"row function {_name(function)}: its parameter {name!r} stands for a look-up, and its module has none "
+                f'of that name; write @headway.lookup(key="COLUMN") before an async function {name}(key)'
+            )
+    if found and is_per_batch(function):
+        raise PlanError(f"row function {_name(function)}: a function per batch takes no look-ups")
+    return found
 
 
 def load(reference: str | Callable[..., Any]) -> tuple[Callable[..., Any], Callable[[], Any] | None]:
@@ -111,10 +128,11 @@ def prepare(reference: str | Callable[..., Any]) -> RowFunction:
     yields is collected. Whatever `setup` raises goes to the caller.
     """
     function, setup = load(reference)
+    per_batch = is_per_batch(function)
     if not (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)) and (
         setup is None or not inspect.iscoroutinefunction(setup)
     ):
-        return RowFunction(function, () if setup is None else (setup(),), lambda: None)
+        return RowFunction(function, () if setup is None else (setup(),), lambda: None, per_batch)
     import asyncio  # takes as long to import as all else of a worker
 
     loop = asyncio.new_event_loop()
@@ -122,11 +140,12 @@ def prepare(reference: str | Callable[..., Any]) -> RowFunction:
     state: tuple[Any, ...] = () if setup is None else (setup(),)
     if state and inspect.isawaitable(state[0]):
         state = (run(_awaited(state[0])),)
+    call = function
     if inspect.isasyncgenfunction(function):
-        return RowFunction(lambda *given: iter(run(_collected(function(*given)))), state, loop.close)
-    if inspect.iscoroutinefunction(function):
-        return RowFunction(lambda *given: run(function(*given)), state, loop.close)
-    return RowFunction(function, state, loop.close)
+        call = lambda *given, **found: iter(run(_collected(function(*given, **found))))  # noqa: E731
+    elif inspect.iscoroutinefunction(function):
+        call = lambda *given, **found: run(function(*given, **found))  # noqa: E731
+    return RowFunction(call, state, loop.close, per_batch)
 
 
 def is_stream(output: Any) -> bool:
@@ -142,13 +161,28 @@ async def _collected(stream: AsyncGenerator[Any, None]) -> list[Any]:
     return [row async for row in stream]
 
 
-def _check_arguments(function: Callable[..., Any], reference: str, *, given: int) -> None:
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     try:
-        inspect.signature(function).bind(*range(given))
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a builtin without a signature
+        return {}
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__qualname__", function))
+
+
+def _check_arguments(function: Callable[..., Any], reference: str, *, given: int) -> None:
+    lookups = lookups_of(function)
+    try:
+        inspect.signature(function).bind(*range(given), **lookups)
     except TypeError:
-        takes = "a row and what the module's setup() returned"
+        what = "batch" if is_per_batch(function) else "row"
+        takes = f"a {what} and what the module's setup() returned"
         if given == 1:
-            takes = "a row; a second parameter is for what the module's setup() returned, and the module has no setup()"
+            takes = (
+                f"a {what}; a second parameter is for what the module's setup() returned, and the module has no setup()"
+            )
         raise PlanError(f"row function: {reference} has to take {takes}") from None
     except ValueError:  # a builtin without a signature
         return

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from headway.core.block import DROP
+from headway.importer.batchfunction import offer
 from headway.importer.collect import Collector, TableRows, Unfit
-from headway.importer.rowfunction import Reject, prepare, row_type
+from headway.importer.rowfunction import Reject, RowFunction, prepare
 from headway.importer.schema import Field, Schema
-from headway.io.columns import ColumnType, Int
+from headway.io.columns import ColumnType, Int, Text
+from headway.io.row import row_type
 from headway.io.table import Table
 from headway.io.target import codec
 
@@ -30,6 +32,11 @@ class Fault(NamedTuple):
     stage: str
     reason: str
     message: str
+
+
+Known = tuple[Fault | None, Any]
+"""What is known of a key: why it failed, or its value."""
+NOTHING: Known = (None, None)
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,8 @@ class RowJob:
     """the kind of database"""
     schema: Schema | None = None
     """the types of the fields and their rules (None: texts)"""
+    lookups: tuple[tuple[str, int], ...] = ()
+    """the look-ups that the row function takes, and the field of each one's key"""
 
 
 class RowStep:
@@ -57,6 +66,9 @@ class RowStep:
         self._function = prepare(job.process) if job.process is not None else None
         self._collector = Collector(job.tables, job.default, codec(job.target))
         self._schema = job.schema if job.schema is not None and not job.schema.plain else None
+        self._batched = self._function is not None and self._function.per_batch
+        if self._batched and self._schema is None:
+            self._schema = Schema(tuple(Field(name, Text()) for name in job.names))
         self._typed = self._wanted_typed()
 
     def close(self) -> None:
@@ -64,19 +76,39 @@ class RowStep:
         if self._function is not None:
             self._function.close()
 
-    def offer(self, records: Iterable[Record], faults: dict[int, Fault], filtered: array[int]) -> None:
-        """Take the records of a range, in order; note which are faults, and which gave no row."""
+    def offer(
+        self,
+        records: Iterable[Record],
+        faults: dict[int, Fault],
+        filtered: array[int],
+        found: Sequence[Mapping[Any, Known]] = (),
+    ) -> None:
+        """Take the records of a range, in order; note which are faults, and which gave no row.
+
+        `found`: for each look-up what it knows of the range's keys.
+        """
         if self._function is None:
-            sources, columns = self._checked(list(records), faults)
+            sources, columns = checked(self._schema, list(records), faults, self._typed)
             if self._job.projection is not None:
                 columns = [columns[index] for index in self._job.projection]
             if sources:
                 self._collector.add_columns(sources, columns)
             return
+        if self._batched:
+            self._call_batch(self._function, list(records), faults, filtered)
+            return
         if self._schema is not None:
-            sources, columns = self._checked(list(records), faults)
+            sources, columns = checked(self._schema, list(records), faults, self._typed)
+            columns = _with_documents(self._schema, columns)
             records = zip(sources, zip(*columns, strict=True), strict=True)
-        self._call_each(self._function.call, self._function.state, records, faults, filtered)
+        if self._job.lookups:
+            self._call_with_found(self._function, records, faults, filtered, found)
+        else:
+            self._call_each(self._function.call, self._function.state, records, faults, filtered)
+
+    def outputs(self, until: int) -> dict[int, dict[str, list[dict[str, Any]]]]:
+        """Give, of the records below `until`, the rows of each table that were collected, before `take`."""
+        return self._collector.outputs(until)
 
     def take(self, faults: dict[int, Fault]) -> dict[str, TableRows]:
         """Give the rows collected so far, encoded; what does not fit its table is added to `faults`."""
@@ -93,6 +125,8 @@ class RowStep:
         if self._schema is None:
             return frozenset()
         places = range(len(self._schema.fields))
+        if self._batched:  # also texts: JSON lines have other values where no schema says that they are none
+            return frozenset(places)
         if self._function is not None:
             return frozenset(place for place in places if self._schema.fields[place].type.kind != "text")
         shown = places if self._job.projection is None else self._job.projection
@@ -103,24 +137,33 @@ class RowStep:
             if _differ(self._schema.fields[place], column.type)
         )
 
-    def _checked(self, records: Sequence[Record], faults: dict[int, Fault]) -> tuple[array[int], list[Sequence[Any]]]:
-        """Turn records into columns that keep the schema; records that break it become faults."""
-        sources = array("q", map(itemgetter(0), records))
-        columns: list[Sequence[Any]] = list(zip(*map(itemgetter(1), records), strict=True))
-        if self._schema is None or not columns:
-            return sources, columns
-        columns, broken = self._schema.check(columns, typed=self._typed)
-        if broken:
-            faults.update((sources[index], Fault("convert", *what)) for index, what in broken.items())
-            kept = [index for index in range(len(sources)) if index not in broken]
-            sources = array("q", map(sources.__getitem__, kept))
-            columns = [[column[index] for index in kept] for column in columns]
-        if self._function is not None:
-            columns = [
-                [None if text is None else json.loads(text) for text in column] if field.type.kind == "json" else column
-                for field, column in zip(self._schema.fields, columns, strict=True)
-            ]
-        return sources, columns
+    def _call_batch(
+        self, function: RowFunction, records: Sequence[Record], faults: dict[int, Fault], filtered: array[int]
+    ) -> None:
+        sources, columns = checked(self._schema, records, faults, self._typed)
+        if not sources:
+            return
+        from headway.io.arrow import store
+
+        assert self._schema is not None
+        fields = self._schema.fields
+        arrays = {field.name: store(field.type, values) for field, values in zip(fields, columns, strict=True)}
+        for answer in offer(lambda batch: function.call(batch, *function.state), sources, arrays):
+            errors = dict(answer.errors)
+            try:
+                outputs = [
+                    (output, self._collector.in_order(output.columns, len(output.sources), output.table))
+                    for output in answer.outputs
+                ]
+            except Unfit as error:
+                errors = dict.fromkeys(answer.seqs, error) | errors
+                outputs = []
+            given = set[int](errors)
+            for output, shaped in outputs:
+                self._collector.add_columns(output.sources, shaped, output.table)
+                given.update(output.sources)
+            faults.update((seq, fault_of(error)) for seq, error in errors.items())
+            filtered.extend(seq for seq in answer.seqs if seq not in given)
 
     def _call_each(
         self,
@@ -130,8 +173,10 @@ class RowStep:
         faults: dict[int, Fault],
         filtered: array[int],
     ) -> None:
-        row, add = self._row, self._collector.add
+        row, add, settle = self._row, self._collector.add, self._collector.settle
         for index, record in records:
+            if not index & 1023:  # now and then, so that what is converted and encoded is still in a cache
+                settle()
             try:
                 output = call(row(record), *state)
                 if output is DROP or (output is not None and not add(index, output)):
@@ -143,6 +188,87 @@ class RowStep:
             except BaseException as error:  # whatever user code raises becomes a reject
                 faults[index] = fault_of(error)
 
+    def _call_with_found(
+        self,
+        function: RowFunction,
+        records: Iterable[Record],
+        faults: dict[int, Fault],
+        filtered: array[int],
+        found: Sequence[Mapping[Any, Known]],
+    ) -> None:
+        """Call the function on each record with what was looked up for it; one whose key failed is a fault."""
+        known = [(name, place, values) for (name, place), values in zip(self._job.lookups, found, strict=True)]
+        keywords: dict[str, Any] = {}
+        call, state = function.call, function.state
+
+        def with_found(row: Any, *given: Any) -> Any:
+            return call(row, *given, **keywords)
+
+        def good() -> Iterator[Record]:
+            for index, record in records:
+                for name, place, values in known:
+                    fault, keywords[name] = values[record[place]] if record[place] is not None else NOTHING
+                    if fault is not None:
+                        faults[index] = fault
+                        break
+                else:
+                    yield index, record
+
+        self._call_each(with_found, state, good(), faults, filtered)
+
+
+class KeyStep:
+    """Collects, of a range's records, the distinct keys of each look-up, in the order in which they come."""
+
+    def __init__(self, job: RowJob) -> None:
+        self._schema = job.schema if job.schema is not None and not job.schema.plain else None
+        self._places = [place for _, place in job.lookups]
+        self.keys: list[dict[Any, None]] = []
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def offer(
+        self, records: Iterable[Record], faults: dict[int, Fault], filtered: array[int], found: object = ()
+    ) -> None:
+        """Take the records of a range; those that break the schema need no value."""
+        _, columns = checked(self._schema, list(records), faults, frozenset(self._places))
+        self.keys = [dict.fromkeys(columns[place]) if columns else {} for place in self._places]
+        for keys in self.keys:
+            keys.pop(None, None)  # an empty field has no key
+
+    def take(self, faults: dict[int, Fault]) -> dict[str, TableRows]:
+        """Give no rows."""
+        return {}
+
+
+def checked(
+    schema: Schema | None, records: Sequence[Record], faults: dict[int, Fault], typed: frozenset[int]
+) -> tuple[array[int], list[Sequence[Any]]]:
+    """Turn records into columns that keep the schema; records that break it become faults.
+
+    `typed`: the fields whose values are wanted in their type.
+    """
+    sources = array("q", map(itemgetter(0), records))
+    columns: list[Sequence[Any]] = list(zip(*map(itemgetter(1), records), strict=True))
+    if schema is None or not columns:
+        return sources, columns
+    columns, broken = schema.check(columns, typed=typed)
+    if broken:
+        faults.update((sources[index], Fault("convert", *what)) for index, what in broken.items())
+        kept = [index for index in range(len(sources)) if index not in broken]
+        sources = array("q", map(sources.__getitem__, kept))
+        columns = [[column[index] for index in kept] for column in columns]
+    return sources, columns
+
+
+def _with_documents(schema: Schema, columns: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Give JSON documents as what they say."""
+    return [
+        [None if text is None else json.loads(text) for text in column] if field.type.kind == "json" else column
+        for field, column in zip(schema.fields, columns, strict=True)
+    ]
+
 
 def _differ(field: Field, table: ColumnType) -> bool:
     if isinstance(field.type, Int) and isinstance(table, Int):
@@ -150,17 +276,17 @@ def _differ(field: Field, table: ColumnType) -> bool:
     return field.type.kind != "text" and field.type != table
 
 
-def fault_of(error: BaseException) -> Fault:
-    """Say why a row is set aside for what a row function raised."""
+def fault_of(error: BaseException, stage: str = "process") -> Fault:
+    """Say why a row is set aside for what user code raised."""
     if isinstance(error, Reject):
-        return Fault("process", _sound(error.reason), _sound(error.message))
+        return Fault(stage, _sound(error.reason), _sound(error.message))
     if isinstance(error, Unfit):
         return Fault("convert", error.reason, _sound(error.message))
     try:
         message = str(error)
     except Exception:  # a user's class may raise anything here
         message = "its text could not be made"
-    return Fault("process", type(error).__name__, _sound(message))
+    return Fault(stage, type(error).__name__, _sound(message))
 
 
 def _sound(text: str) -> str:

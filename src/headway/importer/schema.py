@@ -280,6 +280,9 @@ def _pairs(columns: Sequence[str] | Mapping[str, str]) -> list[tuple[str, str]]:
         if not equals or not name or not kind:
             raise PlanError(f"--column {text}: write NAME=TYPE, as in --column amount=decimal(18,2)")
         pairs.append((name, kind))
+    if len(dict(pairs)) < len(set(pairs)):
+        twice = next(name for at, (name, _) in enumerate(pairs) if name in dict(pairs[:at]))
+        raise PlanError(f"--column {twice}: two types are given for it; give one")
     return pairs
 
 

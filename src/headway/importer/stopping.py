@@ -7,29 +7,39 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from headway.pipeline import Pipeline
 from headway.run.driver import Mode
 from headway.run.stop import SignalStops
-from headway.running import Terminated
+from headway.running import Run, Terminated
 from headway.watch.report import Report
 
 DRAIN_S = 30.0
 """How long what was read may take after the first signal."""
 
 
-def run_until_stopped(pipeline: Pipeline[Any], stopping: Callable[[], None]) -> Report:
-    """Run to the end, as `Pipeline.run` does with signals; `stopping` is called at the first one, on this thread.
+@dataclass(slots=True)
+class Told:
+    """Who is told of a run: `run` is set when it begins, `stopping` called at the first signal, on the main thread."""
+
+    stopping: Callable[[], None]
+    run: Run[Any] | None = None
+
+
+def run_until_stopped(pipeline: Pipeline[Any], told: Told) -> Report:
+    """Run to the end, as `Pipeline.run` does with signals.
 
     Raises KeyboardInterrupt or Terminated, with ``.report``, if a signal ended it before its input did.
     """
     with pipeline.open(drain_timeout=DRAIN_S) as run:
+        told.run = run
 
         def ask(mode: Mode) -> None:
             {"drain": run.drain, "cancel": run.cancel, "abort": run.abort}[mode]()
             if mode == "drain":
-                stopping()
+                told.stopping()
 
         with SignalStops(ask, wanted=True) as stops:
             report = run.wait()

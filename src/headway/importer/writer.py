@@ -15,7 +15,7 @@ from typing import Any
 
 from headway.errors import HeadwayError
 from headway.importer.bookkeeping import Bookkeeping, Counts, Position, RejectRecord
-from headway.importer.conflicts import Batch, Refusals, Sources, last_per_key
+from headway.importer.conflicts import Batch, Refusals, Sources, judge, put
 from headway.importer.limits import RejectLimit
 from headway.importer.parse import RangeResult
 from headway.importer.rowstep import Fault
@@ -77,6 +77,11 @@ class ImportWriter:
         self._stood = self._rows_of_overwritten()
 
     @property
+    def notes(self) -> Sequence[str]:
+        """What the report says about how the database was set."""
+        return self._target.notes
+
+    @property
     def upserts(self) -> dict[str, int]:
         """Rows written by this run to each table whose rows are overwritten."""
         return {name: self.written[name] for name in self._stood}
@@ -117,7 +122,7 @@ class ImportWriter:
 
     def finish(self) -> None:
         """Mark the job as finished, once everything is committed. Only for a run that reached the end."""
-        with _Transaction(self._target, self._alone):
+        with Transaction(self._target, self._alone):
             if self._fresh:
                 self._empty_replaced()
             self._books.advance(self.position, self.counts, finished=True)
@@ -142,27 +147,20 @@ class ImportWriter:
 
     def _write(self, held: list[RangeResult], *, careful: bool) -> None:
         """Write one commit; `careful` first asks the database which rows its own constraints refuse."""
-        with _Transaction(self._target, self._alone):
+        with Transaction(self._target, self._alone):
             if self._fresh:
                 self._empty_replaced()
             batches = self._batches(held)
-            faults: dict[int, Fault] = {}
-            for batch in batches if careful else ():
-                for index, message in self._target.violations(batch.table, batch.rows).items():
-                    faults.setdefault(batch.sources[index], Fault("write", "constraint", message))
-            conflicts = self._refusals.losers(batches, faults)
-            lost = {*conflicts, *faults}
-            for source, conflict in conflicts.items():
-                if conflict.unique.reason != "skipped":
-                    faults[source] = Fault("write", conflict.unique.reason, conflict.message)
+            faults, left_out = judge(self._target, self._refusals, batches, careful=careful)
+            lost = {*faults, *left_out}
             commit = _Commit(held, self.ranges)
             rejects = commit.rejects(faults)
             stop = self._limit.stop(self.position.seq, self.counts.rejected, commit.records, [r[0] for r in rejects])
             end = commit.records if stop is None else stop
-            rows = {batch.table.name: self._put(batch.without(lost, end, self._target)) for batch in batches}
+            rows = {batch.table.name: put(batch.without(lost, end, self._target), self._target) for batch in batches}
             taken = [self._record(commit, *reject) for reject in rejects if reject[0] < end]
             self._books.reject(taken)
-            skipped = sum(1 for source in conflicts if source < end and source not in faults)
+            skipped = sum(1 for source in left_out if source < end)
             counts = commit.counted(self.counts, end, rejected=len(taken), skipped=skipped)
             position = commit.position(self.position, end)
             self._books.advance(position, counts, finished=False)
@@ -211,17 +209,6 @@ class ImportWriter:
             if payloads:
                 batches.append(Batch(table, self._target.decode(table, payloads), sources))
         return batches
-
-    def _put(self, batch: Batch) -> int:
-        if not len(batch.sources):
-            return 0
-        if not batch.table.overwrites:
-            self._target.insert(batch.table, batch.rows)
-            return len(batch.sources)
-        kept = last_per_key(self._target.values(batch.rows, batch.table.positions(batch.table.key)))
-        rows = batch.rows if len(kept) == len(batch.sources) else self._target.take(batch.rows, kept)
-        self._target.upsert(batch.table, rows)
-        return len(batch.sources)
 
     def _record(self, commit: _Commit, record: int, place: Place, fault: Fault) -> RejectRecord:
         file = self.ranges.files[place.file]
@@ -306,7 +293,7 @@ class _Commit:
         return places[record - self._bases[index]]
 
 
-class _Transaction:
+class Transaction:
     """A transaction of the target: committed at the end of the block, undone if it raises."""
 
     def __init__(self, target: Target, tables: Sequence[str]) -> None:

@@ -76,9 +76,14 @@ def select(column: Any, indices: Sequence[int]) -> Any:
     return column.take(pa.array(indices, pa.int64()))
 
 
-def pack(table: Table, columns: Sequence[Any]) -> bytes:
+def pack(table: Table, columns: Sequence[Any]) -> Any:
+    """Make a part: a record batch."""
+    return pa.record_batch(list(columns), names=list(table.names))
+
+
+def join(parts: list[Any]) -> bytes:
     """Make the payload: one Arrow IPC stream with one record batch."""
-    batch = pa.record_batch(list(columns), names=list(table.names))
+    [batch] = pa.Table.from_batches(parts).combine_chunks().to_batches()
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, batch.schema) as writer:
         writer.write_batch(batch)

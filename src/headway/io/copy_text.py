@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from headway.io import stored_text
 from headway.io.columns import ColumnType
-from headway.io.stored_text import select, store
+from headway.io.stored_text import join, select, store
 from headway.io.table import Table
 
-__all__ = ["Part", "copy_lines", "kept", "pack", "quick", "select", "store", "unheld"]
+__all__ = ["Part", "copy_lines", "join", "kept", "pack", "quick", "select", "store", "unheld"]
 
 FORBIDDEN = "\x00"
-_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
+_ESCAPES = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"}  # the backslash before those that it begins
 
 
 class Part(NamedTuple):
@@ -54,7 +54,7 @@ def unheld(type: ColumnType, values: Sequence[Any]) -> Mapping[int, str]:
 
 
 def pack(table: Table, columns: Sequence[Any]) -> bytes:
-    """Make the payload, a marshalled `Part`; it is read only by the process that started this one."""
+    """Make a part, a marshalled `Part`; it is read only by the process that started this one."""
     watched = {position: list(columns[position]) for position in kept(table)}
     return marshal.dumps((len(columns[0]), watched, copy_lines(columns)), 2)
 
@@ -68,10 +68,9 @@ def copy_lines(columns: Iterable[Sequence[Any]]) -> bytes:
 def _fields(column: Sequence[Any]) -> Sequence[str]:
     types = {*map(type, column)}
     if types == {str}:
-        whole = "".join(column)
-        if "\\" in whole or "\t" in whole or "\n" in whole or "\r" in whole:
-            return [value.translate(_ESCAPES) for value in column]
-        return column
+        whole = FORBIDDEN.join(column)  # which stands in no value
+        escaped = _escaped(whole)
+        return column if escaped == whole else escaped.split(FORBIDDEN)
     return list(map(str, column)) if types == {int} else list(map(_field, column))
 
 
@@ -80,4 +79,10 @@ def _field(value: Any) -> str:
         return r"\N"
     if isinstance(value, bytes):
         return rf"\\x{value.hex()}"
-    return str(value).translate(_ESCAPES)
+    return _escaped(str(value))
+
+
+def _escaped(text: str) -> str:
+    for char, escape in _ESCAPES.items():
+        text = text.replace(char, escape)
+    return text

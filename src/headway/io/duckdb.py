@@ -7,6 +7,7 @@ which rows may be written.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -32,6 +33,9 @@ _STORED = {"int": "BIGINT", "float": "DOUBLE", "text": "VARCHAR", "bool": "BOOLE
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _BATCH = "headway_batch"
+MEMORY = "HEADWAY_DUCKDB_MEMORY"
+"""Variable of the environment: what DuckDB may use, in its own words (``4GB``)."""
+_DEFAULT_MEMORY = 1 << 30
 
 
 class DuckDBTarget(Counted):
@@ -43,12 +47,14 @@ class DuckDBTarget(Counted):
         self._path = path
         try:
             # The workers have the other cores; more threads here would only take turns with them.
-            self._connection = duckdb.connect(str(path), config={"threads": 1})
+            self._connection = duckdb.connect(str(path), config={"threads": 1, "memory_limit": _memory()})
         except duckdb.Error as error:
             if "lock" in str(error):
                 raise HeadwayError(f"{path}: another process has it open; wait for it to end") from error
             raise PlanError(f"target {path}: {_first_line(error)}") from error
         self.execute("SET checkpoint_threshold = '256MB'")
+        limit = self.execute("SELECT current_setting('memory_limit')")[0][0]
+        self.notes = (f"DuckDB may use {limit} of memory (memory_limit); {MEMORY} sets another limit",)
 
     def close(self) -> None:
         """Close the connection; what was not committed is gone."""
@@ -60,6 +66,10 @@ class DuckDBTarget(Counted):
             return self._connection.execute(sql, list(parameters)).fetchall()
         except duckdb.ConstraintException as error:
             raise ConstraintRefused(_first_line(error)) from error
+        except duckdb.OutOfMemoryException as error:
+            raise HeadwayError(
+                f"{self._path}: {_first_line(error)}. The same command with {MEMORY}=4GB in the environment goes on"
+            ) from error
         except duckdb.Error as error:
             raise HeadwayError(f"{self._path}: {_first_line(error)}") from error
 
@@ -205,6 +215,12 @@ class DuckDBTarget(Counted):
         found = self.execute(sql)
         self._connection.unregister(_BATCH)
         return found
+
+
+def _memory() -> str:
+    """Give DuckDB's limit: a gibibyte, which holds the index of twenty million keys, or half of a small machine."""
+    half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    return os.environ.get(MEMORY) or f"{min(_DEFAULT_MEMORY, half) >> 20}MiB"
 
 
 def _list(names: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ import marshal
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import compress
+from itertools import chain, compress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -19,7 +19,7 @@ from headway.errors import HeadwayError, PlanError
 from headway.io.columns import ColumnType, Exact, Int, column_type
 from headway.io.copy_text import FORBIDDEN, Part, copy_lines
 from headway.io.table import Table, Unique
-from headway.io.target import Address, ConstraintRefused, Counted, ExistingColumn, ExistingTable, quoted
+from headway.io.target import Address, ConstraintRefused, Counted, ExistingColumn, ExistingTable, marked, quoted
 
 try:
     import psycopg
@@ -150,7 +150,7 @@ class PostgresTarget(Counted):
 
     def decode(self, table: Table, payloads: Sequence[Any]) -> list[Part]:
         """Join payloads, made by our own workers, to one batch."""
-        return [Part(*part) for part in map(marshal.loads, payloads)]
+        return [Part(*part) for part in map(marshal.loads, chain.from_iterable(payloads))]
 
     def values(self, batch: Sequence[Part], positions: Sequence[int]) -> list[Any]:
         """Give one column's values, or tuples of several columns' values."""
@@ -160,17 +160,11 @@ class PostgresTarget(Counted):
 
     def take(self, batch: Sequence[Part], indices: Sequence[int]) -> list[Part]:
         """Give some rows; the indices ascend."""
-        wanted = bytearray(sum(part.rows for part in batch))
-        for index in indices:
-            wanted[index] = 1
-        return _chosen(batch, wanted)
+        return _chosen(batch, marked(sum(part.rows for part in batch), indices, keep=True))
 
     def drop(self, batch: Sequence[Part], indices: Sequence[int]) -> list[Part]:
         """Give all rows but some."""
-        wanted = bytearray(b"\x01") * sum(part.rows for part in batch)
-        for index in indices:
-            wanted[index] = 0
-        return _chosen(batch, wanted)
+        return _chosen(batch, marked(sum(part.rows for part in batch), indices, keep=False))
 
     def existing(self, table: Table, columns: Sequence[str], values: Iterable[Any]) -> set[Any]:
         """Give those of `values` that the table already holds."""

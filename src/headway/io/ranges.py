@@ -274,9 +274,9 @@ class Ranges:
         content, begin = self._content(), max(self.file.head.start, self._at - n)
         return content.peek(begin, self._at - begin)[0] if content is not None and begin < self._at else b""
 
-    def skip(self, n: int, *, lines: int) -> None:
-        """Go on behind bytes that belong to no record."""
-        self._at, self._line = self._at + n, self._line + lines
+    def skip(self, n: int) -> None:
+        """Go on behind bytes that end the line before."""
+        self._at += n
 
     def peek(self, n: int) -> bytes:
         """Give the next bytes of the current file, which is text."""

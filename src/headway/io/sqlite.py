@@ -6,19 +6,21 @@ What does not belong here: which rows may be written.
 
 from __future__ import annotations
 
+import builtins
 import marshal
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, compress
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from headway.errors import HeadwayError, PlanError
+from headway.io import stored_text
 from headway.io.columns import ColumnType, column_type
-from headway.io.stored_text import quick, select, store, unheld
+from headway.io.stored_text import Joined, join, joined, select, store, unheld
 from headway.io.table import Table, Unique
-from headway.io.target import ConstraintRefused, Counted, ExistingColumn, ExistingTable, quoted
+from headway.io.target import ConstraintRefused, Counted, ExistingColumn, ExistingTable, marked, quoted
 
 _STORED = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "bytes": "BLOB"}  # all else is TEXT
 _EXACT_IN = {
@@ -35,15 +37,29 @@ _EXACT_IN = {
 """Kind of column -> affinities that keep its values as they are."""
 _MOST_VARIABLES = 900
 
-__all__ = ["SQLiteTarget", "pack", "quick", "select", "store", "unheld"]
+Part = list[list[Any]]
+"""Some rows of one table, as columns."""
+
+__all__ = ["SQLiteTarget", "join", "pack", "quick", "select", "store", "unheld"]
+
+
+def quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
+    """Store a column of the usual form, texts as one."""
+    if {*map(builtins.type, values)} == {str}:
+        return joined(type, values)
+    return stored_text.quick(type, values)
 
 
 def pack(_table: Table, columns: Sequence[Any]) -> bytes:
-    """Make the payload: the columns, marshalled; it is read only by the process that started this one.
+    """Make a part: the columns, marshalled; it is read only by the process that started this one.
 
     Version 2 writes every value out; the later ones look for values that occur twice, which costs more.
     """
-    return marshal.dumps([list(column) for column in columns], 2)
+    return marshal.dumps([_sent(column) for column in columns], 2)
+
+
+def _sent(column: Any) -> Any:
+    return (column.whole, column.separator) if isinstance(column, Joined) else list(column)
 
 
 class SQLiteTarget(Counted):
@@ -139,31 +155,24 @@ class SQLiteTarget(Counted):
         """Delete all rows."""
         self.execute(f"DELETE FROM {quoted(table)}")
 
-    def decode(self, table: Table, payloads: Sequence[Any]) -> list[list[Any]]:
-        """Join payloads, made by our own workers, to one batch: a list of columns."""
-        batch, *rest = map(marshal.loads, payloads)
-        for columns in rest:
-            for column, more in zip(batch, columns, strict=True):
-                column += more
-        return batch  # type: ignore[no-any-return]
+    def decode(self, table: Table, payloads: Sequence[Any]) -> list[Part]:
+        """Join payloads, made by our own workers, to one batch."""
+        parts = map(marshal.loads, chain.from_iterable(payloads))
+        return [[sent if type(sent) is list else sent[0].split(sent[1]) for sent in part] for part in parts]
 
-    def values(self, batch: Any, positions: Sequence[int]) -> list[Any]:
+    def values(self, batch: Sequence[Part], positions: Sequence[int]) -> list[Any]:
         """Give one column's values, or tuples of several columns' values."""
         if len(positions) == 1:
-            return batch[positions[0]]  # type: ignore[no-any-return]
-        return list(zip(*(batch[position] for position in positions), strict=True))
+            return list(chain.from_iterable(part[positions[0]] for part in batch))
+        return [row for part in batch for row in zip(*map(part.__getitem__, positions), strict=True)]
 
-    def take(self, batch: Any, indices: Sequence[int]) -> list[list[Any]]:
-        """Give some rows, in that order."""
-        return [[column[index] for index in indices] for column in batch]
+    def take(self, batch: Sequence[Part], indices: Sequence[int]) -> list[Part]:
+        """Give some rows; the indices ascend."""
+        return _chosen(batch, marked(_length(batch), indices, keep=True))
 
-    def drop(self, batch: Any, indices: Sequence[int]) -> list[list[Any]]:
+    def drop(self, batch: Sequence[Part], indices: Sequence[int]) -> list[Part]:
         """Give all rows but some."""
-        kept = [list(column) for column in batch]
-        for index in reversed(indices):
-            for column in kept:
-                del column[index]
-        return kept
+        return _chosen(batch, marked(_length(batch), indices, keep=False))
 
     def existing(self, table: Table, columns: Sequence[str], values: Iterable[Any]) -> set[Any]:
         """Give those of `values` that the table already holds."""
@@ -185,20 +194,20 @@ class SQLiteTarget(Counted):
 
     def insert(self, table: Table, batch: Any) -> None:
         """Insert rows in order. Raises ConstraintRefused."""
-        self._many(self._insert_sql(table), zip(*batch, strict=True))
+        self._many(self._insert_sql(table), _rows(batch))
 
     def upsert(self, table: Table, batch: Any) -> None:
         """Insert rows or overwrite those with the same key. Raises ConstraintRefused."""
         others = [name for name in table.names if name not in table.key]
         assignments = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in others)
         action = f"DO UPDATE SET {assignments}" if others else "DO NOTHING"
-        self._many(f"{self._insert_sql(table)} ON CONFLICT ({_list(table.key)}) {action}", zip(*batch, strict=True))
+        self._many(f"{self._insert_sql(table)} ON CONFLICT ({_list(table.key)}) {action}", _rows(batch))
 
     def violations(self, table: Table, batch: Any) -> Mapping[int, str]:
         """Try the rows, halving what is refused, and undo it; rows that only repeat a key pass."""
         found: dict[int, str] = {}
         sql = f"{self._insert_sql(table)} ON CONFLICT DO NOTHING"
-        rows = list(zip(*batch, strict=True))
+        rows = list(_rows(batch))
         open_parts = [(0, len(rows))]
         self.execute("SAVEPOINT trial")
         while open_parts:
@@ -227,6 +236,25 @@ class SQLiteTarget(Counted):
             raise ConstraintRefused(str(error)) from error
         except sqlite3.DatabaseError as error:
             raise HeadwayError(f"{self._path}: {error}") from error
+
+
+def _rows(batch: Sequence[Part]) -> Iterator[tuple[Any, ...]]:
+    return chain.from_iterable(zip(*part, strict=True) for part in batch)
+
+
+def _length(batch: Sequence[Part]) -> int:
+    return sum(len(part[0]) for part in batch)
+
+
+def _chosen(batch: Sequence[Part], wanted: bytearray) -> list[Part]:
+    chosen, start = [], 0
+    for part in batch:
+        flags, start = wanted[start : start + len(part[0])], start + len(part[0])
+        if 0 not in flags:
+            chosen.append(part)
+        elif 1 in flags:
+            chosen.append([list(compress(column, flags)) for column in part])
+    return chosen
 
 
 def _list(names: Sequence[str]) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import builtins
 import re
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -26,17 +27,38 @@ _WRITTEN: Mapping[str, Callable[[Any], Any]] = {
 _STAMPS = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}Z?+,)*+", re.ASCII)
 
 
+NUL = "\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A column of texts as one, which travels for next to nothing; the separator stands in none of them."""
+
+    whole: str
+    separator: str
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.whole.split(self.separator))
+
+
 def quick(type: ColumnType, values: Sequence[Any]) -> Sequence[Any] | None:
     """Store columns of str or int that are written as they are stored, but for a timestamp's T and Z."""
     types = {*map(builtins.type, values)}
     if types == {int} and type == Int():
         return values if min(values) >= -(1 << 63) and max(values) < 1 << 63 else None
-    if types != {str}:
-        return None
+    found = joined(type, values) if types == {str} else None
+    return list(found) if found is not None else None
+
+
+def joined(type: ColumnType, values: Sequence[str]) -> Joined | None:
+    """Store a column of str of the usual form as one text; None where each value has to be looked at."""
     if type.kind == "text":
-        return values if _sound("".join(values)) else None
+        whole = NUL.join(values)
+        return Joined(whole, NUL) if whole.count(NUL) == len(values) - 1 and _sound(whole) else None
     if isinstance(type, Exact):
-        return values if _decimals(type.precision, type.scale).fullmatch(",".join(values) + ",") else None
+        whole = ",".join(values)  # a value with a comma of its own would read as two
+        alone = whole.count(",") == len(values) - 1
+        return Joined(whole, ",") if alone and _decimals(type.precision, type.scale).fullmatch(f"{whole},") else None
     return _quick_stamps(values) if type.kind == "timestamp" else None
 
 
@@ -51,20 +73,26 @@ def unheld(_type: ColumnType, _values: Sequence[Any]) -> Mapping[int, str]:
     return {}
 
 
+def join(parts: list[bytes]) -> list[bytes]:
+    """Make the payload: the parts as they are."""
+    return parts
+
+
 def select(column: Sequence[Any], indices: Sequence[int]) -> list[Any]:
     """Give some values of a stored column."""
-    return [column[index] for index in indices]
+    values = list(column)
+    return [values[index] for index in indices]
 
 
-def _quick_stamps(values: Sequence[str]) -> list[str] | None:
-    whole = ",".join(values) + ","
-    if not _STAMPS.fullmatch(whole):
+def _quick_stamps(values: Sequence[str]) -> Joined | None:
+    whole = ",".join(values)
+    if not _STAMPS.fullmatch(f"{whole},"):
         return None
     try:
         deque(map(datetime.fromisoformat, values), maxlen=0)
     except ValueError:
         return None
-    return whole.replace("T", " ").replace("Z", "").split(",")[:-1]
+    return Joined(whole.replace("T", " ").replace("Z", ""), ",")
 
 
 def _sound(text: str) -> bool:

@@ -65,7 +65,11 @@ class Codec(Protocol):
         ...
 
     def pack(self, table: Table, columns: Sequence[Any], /) -> Any:
-        """Make the payload of a table's stored columns."""
+        """Make a part of the payload of a table's stored columns."""
+        ...
+
+    def join(self, parts: list[Any], /) -> Any:
+        """Make the payload."""
         ...
 
 
@@ -75,6 +79,8 @@ class Target(Protocol):
     kind: str
     forbidden: str
     """Characters that no text of this database can hold."""
+    notes: Sequence[str]
+    """What a report says about how the database was set."""
 
     def close(self) -> None:
         """Close the connection; what was not committed is gone."""
@@ -171,6 +177,7 @@ class Counted:
     """What every target asks in the same words."""
 
     forbidden = ""
+    notes: Sequence[str] = ()
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a statement and give its rows; the target's own."""
@@ -269,6 +276,14 @@ def codec(kind: str) -> Codec:
     """Give the codec of one kind of database."""
     module: Codec = import_module(_CODECS[kind])
     return module
+
+
+def marked(length: int, indices: Iterable[int], *, keep: bool) -> bytearray:
+    """Give a flag for each of `length` rows: whether to keep it, if those at `indices` are kept or are not."""
+    flags = bytearray(length) if keep else bytearray(b"\x01") * length
+    for index in indices:
+        flags[index] = keep
+    return flags
 
 
 def quoted(name: str) -> str:

@@ -1,0 +1,138 @@
+"""The whole job at full size: every balance and reject exact, and the peak memory of all processes.
+
+``python bench/full_size.py GENERATOR [ROWS ...]`` with the path of the transactions' generator; by default one
+and ten million rows, into each target. Exit status 1 if an end state is wrong.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from decimal import Decimal
+from importlib import import_module
+from pathlib import Path
+
+from headway.importer.job import import_file
+from headway.io.target import Address
+from measure import Table, machine
+
+ROOT = Path(__file__).parents[1]
+RULES = ROOT / "examples"
+SAMPLE_S = 0.1
+
+
+def main(generator: str, sizes: list[int]) -> int:
+    """Import every size into every target and print what it took."""
+    sys.path.append(str(ROOT / "tests"))
+    postgres = import_module("support.postgres")
+    print(machine())
+    table = Table("the whole job", ("target", "rows", "s", "rows/s", "peak MB, all processes", "exact"))
+    wrong = 0
+    with ExitStack() as running:
+        targets = {"SQLite": "bank.db", "DuckDB": "bank.duckdb"}
+        try:
+            targets["PostgreSQL"] = running.enter_context(postgres.server())
+        except postgres.Missing as missing:
+            print(f"without PostgreSQL: {missing}")
+        for rows in sizes:
+            with tempfile.TemporaryDirectory() as name:
+                folder = Path(name)
+                command = [sys.executable, generator, name, "--rows", str(rows), "--quiet"]
+                subprocess.run(command, check=True)
+                os.environ["CUSTOMERS"] = str(folder / "customers.csv")
+                for kind, where in targets.items():
+                    target = where if "://" in where else str(folder / where)
+                    started = time.perf_counter()
+                    with peak_memory() as peak:
+                        import_file(
+                            folder / "transactions.csv", target, job=f"{rows}",
+                            process=f"{RULES / 'transactions.py'}:post", tables=RULES / "transactions.toml",
+                        )  # fmt: skip
+                    seconds = time.perf_counter() - started
+                    right = exact(folder, target)
+                    wrong += not right
+                    table.row(kind, f"{rows:,}", seconds, f"{rows / seconds:,.0f}", max(peak), "yes" if right else "NO")
+                    forget(target)
+    table.show()
+    return bool(wrong)
+
+
+@contextmanager
+def peak_memory() -> Iterator[list[float]]:
+    """Collect the resident memory of this process and its children, in MB; a shared page counts once."""
+    found, stop = [0.0], threading.Event()
+
+    def sample() -> None:
+        while not stop.wait(SAMPLE_S):
+            found.append(sum(map(resident, family(os.getpid()))) / 1e6)
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield found
+    finally:
+        stop.set()
+        thread.join()
+
+
+def family(process: int) -> Iterator[int]:
+    """Give a process and its descendants."""
+    yield process
+    for listing in Path(f"/proc/{process}/task").glob("*/children"):
+        try:
+            children = listing.read_text().split()
+        except OSError:
+            continue
+        for child in children:
+            yield from family(int(child))
+
+
+def resident(process: int) -> int:
+    """Give a process's share of the resident memory in bytes; 0 for one that has ended, and for the server."""
+    try:
+        if "postgres" in Path(f"/proc/{process}/comm").read_text():
+            return 0
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
+def exact(folder: Path, target: str) -> bool:
+    """Whether ledger, balances and rejects are the generator's answers."""
+    truth = json.loads((folder / "truth.json").read_text())
+    bad = [json.loads(line) for line in (folder / "rejects.jsonl").read_text().splitlines()]
+    with (folder / "balances.csv").open(newline="") as file:
+        balances = {row["account"]: Decimal(row["balance"]) for row in csv.DictReader(file)}
+    opened = Address.parse(target).open()
+    try:
+        [(good,)] = opened.execute("SELECT count(*) FROM ledger")
+        found = opened.execute("SELECT account, CAST(balance AS VARCHAR) FROM balances")
+        rejects = opened.execute("SELECT seq + 1, line, byte FROM _headway_rejects ORDER BY seq")
+    finally:
+        opened.close()
+    return (
+        good == truth["good"]
+        and {account: Decimal(balance) for account, balance in found} == balances
+        and rejects == [(row["row"], row["line"], row["byte"]) for row in bad]
+    )
+
+
+def forget(target: str) -> None:
+    """Take away what an import left in a server, so that the next size starts anew."""
+    if "://" in target:
+        opened = Address.parse(target).open()
+        opened.execute("DROP TABLE IF EXISTS ledger, balances, _headway_jobs, _headway_rejects")
+        opened.close()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1], [int(given) for given in sys.argv[2:]] or [1_000_000, 10_000_000]))

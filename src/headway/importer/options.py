@@ -1,0 +1,33 @@
+"""The options of an import, by name and type. What does not belong here: what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+
+class ImportOptions(TypedDict, total=False):
+    """What `import_file` takes besides source and target: the options of ``headway import``, with underscores."""
+
+    table: str | None
+    format: str | None
+    delimiter: str | None
+    quote: str | None
+    escape: str | None
+    encoding: str | None
+    no_header: bool
+    key: str | Sequence[str]
+    mode: Literal["append", "upsert", "replace", "ignore", "fail"] | None
+    keep: Literal["first", "last"] | None
+    process: str | Callable[..., Any] | None
+    tables: str | Path | Mapping[str, Any] | None
+    schema: str | Path | Mapping[str, Any] | None
+    column: Sequence[str] | Mapping[str, str]
+    workers: int | Literal["auto"]
+    max_rejects: int | str | None
+    rejects: str | Path | None
+    job: str | None
+    restart: bool
+    accept_changed: bool
+    dry_run: bool
