@@ -28,9 +28,14 @@ from headway.run.outlet import Discard, take_one
 from headway.run.source import open_rows
 from headway.running import How, Run
 from headway.running_inline import InlineRun
+from headway.sim.whatif import simulated_rate
+from headway.simulated import Services, simulate
 from headway.stages import StageOptions, make_stage, pack_stage, unique
+from headway.watch import predict
 from headway.watch.plan import Plan
 from headway.watch.report import Report
+
+predict.simulator[:] = [simulated_rate]  # `watch` may not know `sim`
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -241,6 +246,15 @@ class Pipeline(Generic[T]):
     def plan(self) -> Plan:
         """What will run and why. Raises PlanError for what cannot work."""
         return Plan(self._prepare("concurrent")[0])
+
+    def simulate(self, service: Services, *, items: int = 1000, seed: int = 0) -> Report:
+        """The report of this pipeline on a virtual clock: the same engine, with no function called and nothing read.
+
+        `service`: what a call takes by stage name, in seconds or as a function of (random, value); a stage
+        that is not named takes no time. Or the report of a real run: its times and selectivities. The source
+        costs nothing. The same `seed` gives the same run. Raises PlanError for a stage that there is not.
+        """
+        return simulate(self._prepare("inline")[0], service, items, seed)
 
     def _prepare(self, mode: str) -> tuple[core.Plan, dict[str, bytes]]:
         """The plan, and the functions of process stages as they will be sent."""

@@ -168,10 +168,10 @@ class Block:
             self.kept = {at: failure for at, failure in kept.items() if at >= head.hi} or None
 
     def joins(self, behind: Block) -> bool:
-        """Take the block that follows into this one, if no value is missing between and within them."""
+        """Take the block that follows into this one, if no value is missing between and within them and both waited as long."""
         if not (isinstance(self.tags, range) and isinstance(behind.tags, range) and self.hi == behind.lo):
             return False
-        if self.tags.stop != behind.tags.start:
+        if self.tags.stop != behind.tags.start or self.waited != behind.waited:
             return False
         self.tags, self.values = range(self.tags.start, behind.tags.stop), self.values + behind.values
         self.absorb(behind)

@@ -180,10 +180,10 @@ class Dispatching(Recovery):
     def _grab(self, ticket: Ticket, slot: Slot, limit: int, now: float) -> None:
         """Put a ticket into the hands of its slot; an expansion may make `limit` children."""
         stage = ticket.stage
+        stage.touched = True
         if not slot.tickets:
             slot.mark = now
             stage.busy_slots += not slot.leaving
-            self._meter_idle(stage, now)
         slot.tickets.append(ticket)
         stage.in_hand += ticket.count
         ticket.since, ticket.recalled = now, False
@@ -218,16 +218,20 @@ class Dispatching(Recovery):
                 ]
         return found
 
-    def _meter_idle(self, stage: Stage, now: float) -> None:
-        """Say why the slots with nothing in hand have nothing."""
+    def _meter(self, stage: Stage, now: float) -> None:
+        """Note the depth of the queue, and say why the slots with nothing in hand have nothing."""
+        inbox, meter = stage.inbox, stage.meter
+        depth = inbox.queued + max(0, stage.in_hand - stage.busy_slots)
+        if depth != meter.depth.value:
+            meter.depth.set(depth, now)
+        if inbox.nbytes != meter.nbytes.value:
+            meter.nbytes.set(inbox.nbytes, now)
         idle, state = len(stage.slots) - stage.busy_slots, "starved"
-        if idle and (stage.inbox.queued or stage.backoff):
+        if idle and (inbox.queued or stage.backoff):
             if now < stage.hold_until:
                 state = "paused"
-            elif not stage.inbox.free:
-                state = "lane_wait" if stage.inbox.queued else "starved"
-            elif self._room(stage) <= 0:
-                state = "blocked"
-            elif now < stage.throttled_until:
-                state = "throttled"
-        stage.meter.idle(idle, state, now)
+            elif not inbox.free:
+                state = "lane_wait" if inbox.queued else "starved"
+            else:  # there is no room for results, or in the window
+                state = "throttled" if now < stage.throttled_until else "blocked"
+        meter.idle(idle, state, now)

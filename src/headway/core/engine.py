@@ -40,24 +40,37 @@ class Engine(Scaling):
         """Rows that may be read now: window, bytes and room in the first inbox are counted."""
         if not self.reading:
             return 0
+        if self._rows_wanted is None:
+            self._rows_wanted = self._count_wanted()
+        return self._rows_wanted
+
+    def _count_wanted(self) -> int:
         first = self.stages[0]
         if not isinstance(self.plan.spec.window, int):
-            self.window.items = self.plan.window(sum(stage.capacity for stage in self.stages))
+            capacities = 0
+            for stage in self.stages:
+                capacities += stage.capacity
+            if capacities != self._capacities:
+                self._capacities, self._least = capacities, self.plan.window(capacities)
+            self.window.items = self._least
             if self.plan.spec.window == "auto":
-                self.window.items = max(self.window.items, self.times.slow_tail())
+                self.window.items = max(self._least, self.times.slow_tail())
         return max(0, min(self.window.room(), first.capacity - first.runnable, BLOCK))
 
     def next_deadline(self) -> float | None:
         """When `tick` has something to do at the latest."""
-        due = [d for stage in self.stages for b in stage.batchers if (d := b.deadline()) is not None]
-        due += [ticket.since + RECALL_S for ticket in self._cuttable()]
-        if not self._cancelled:
-            for stage in self.stages:
-                due += [stage.backoff[0][0]] if stage.backoff else []
-                if (slow := self._slow(stage)) is not None and stage.busy_slots < len(stage.slots):
-                    due.append(slow[1])
-                if stage.inbox.queued or stage.parked:
-                    due += [at for at in (stage.hold_until, stage.throttled_until) if at > self._now]
+        due = [ticket.since + RECALL_S for ticket in self._cuttable()]
+        for stage in self.stages:
+            if stage.batchers:
+                due += [at for batcher in stage.batchers if (at := batcher.deadline()) is not None]
+            if self._cancelled:
+                continue
+            if stage.backoff:
+                due.append(stage.backoff[0][0])
+            if stage.spec.hedge and stage.busy_slots < len(stage.slots) and (slow := self._slow(stage)) is not None:
+                due.append(slow[1])
+            if stage.waits_for_time and (stage.inbox.queued or stage.parked):
+                due += [at for at in (stage.hold_until, stage.throttled_until) if at > self._now]
         if self._deadline is not None:
             due.append(self._deadline)
         return min(due, default=None)
@@ -67,7 +80,10 @@ class Engine(Scaling):
         lo = self._seq
         self._seq += len(rows)
         self.fates.read += len(rows)
-        self.times.first_birth = now if self.times.first_birth is None else self.times.first_birth
+        if self.times.first_birth is None:
+            self.times.first_birth = now
+            for stage in self.stages:
+                stage.meter.begin(now)
         self.window.admit(len(rows), nbytes, largest)
         block = Block((lo,), (self._seq,), range(lo, self._seq), list(rows), nbytes, now)
         self._enter(0, self._before_cut([block]), now)
@@ -146,18 +162,31 @@ class Engine(Scaling):
         self._pump(now)
 
     def _pump(self, now: float) -> None:
-        """Start everything that may run; finish when nothing is left; then let the commands out."""
-        self._now = now
+        """Start everything that may run; finish when nothing is left; then let the commands out.
+
+        Only where something has changed can more be started: in a stage that was touched, or before one.
+        """
+        self._now, self._rows_wanted = now, None
         if self.times.stopped_at is None:
-            self._passed_by = True
-            while self._passed_by:  # what failed without a call may have set free what stages behind wait for
+            everywhere = self._expands or self._cancelled or self._scarce
+            while True:
                 self._passed_by = False
                 if self._ended and not self._cancelled:
                     self._flush_batchers(now)
+                self._scarce = self.window.over
+                everywhere, behind = everywhere or self._scarce, False
                 for stage in reversed(self.stages):
-                    while not self._cancelled and self._start(stage, now):
-                        pass
-                    self._meter_idle(stage, now)
+                    if behind or stage.touched or everywhere or stage.waits_for_time:
+                        while not self._cancelled and self._start(stage, now):
+                            pass
+                        self._meter(stage, now)
+                    behind, stage.touched = stage.touched, False
+                if not self._passed_by:
+                    break
+                everywhere = True  # what failed without a call may have set free what stages behind wait for
+            wanted = self.wants()
+            held = "window_wait" if self.window.room() <= 0 else "blocked"
+            self.times.source.idle(1, "ended" if not self.reading else "reading" if wanted else held, now)
             if self._ended and all(stage.empty for stage in self.stages):
                 self._finish(now)
             elif self._ended and not self.tickets and self.next_deadline() is None:

@@ -72,7 +72,9 @@ class Flow:
         self._cut: Position | None = None
         self._deadline: float | None = None
         self._out: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
-        self._flushing = self._passed_by = False
+        self._flushing = self._passed_by = self._scarce = False
+        self._rows_wanted: int | None = None
+        self._capacities = self._least = 0
         self._now = now
         self._share_out()
 
@@ -126,7 +128,8 @@ class Flow:
         failed: dict[int, Raised] = {}
         for at, (tag, value) in enumerate(zip(block.tags, block.values, strict=True)):
             try:
-                stage.key_of[tag] = keys.of(tag, value)
+                stage.key_of[tag] = key = keys.of(tag, value)
+                stage.meter.keys.add(key)
             except BaseException as error:  # a user's function may raise anything
                 failed[at] = Raised(error, f"the key of stage {stage.spec.name!r} raised {type(error).__name__}\n")
         if not failed:
@@ -199,15 +202,16 @@ class Flow:
 
     def _emit(self, block: Block, now: float) -> None:
         """A block has left the last stage: its fate is final and its permits return."""
+        roots = 0
         for lo, hi in block.spans or ((block.lo, block.hi),):
             first, stop = self.frontier.add(lo, hi)
             self.window.release(first, stop)
             for _, keys in self._keys:
                 keys.forget(first, stop)
-            self.times.emitted_roots += stop - first
+            roots += stop - first
         self.window.nbytes -= block.nbytes
         self._count_children(block, -1)
-        self.times.emit(block, now)
+        self.times.emit(block, roots, now)
 
     def _count_children(self, block: Block, sign: int) -> None:
         if self._expands:
@@ -266,7 +270,6 @@ class Flow:
         if not self._ended:
             self._ended = True
             self.times.end_of_input = now
-            self.times.emitted_at_end = self.times.emitted_roots
 
     def _cancel(self, now: float, timeout: float) -> None:
         self._cancelled = True

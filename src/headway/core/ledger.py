@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.core.block import Block
-from headway.core.meter import Histogram
+from headway.core.meter import Histogram, Spans
 
 
 @dataclass(slots=True)
@@ -28,6 +28,10 @@ class Fates:
         return self.read + self.children == ended
 
 
+SOURCE_STATES = ("reading", "window_wait", "blocked", "ended")
+"""Of the source: asked for rows; the window has no permit; the first queue has no room; not asked any more."""
+
+
 class Timeline:
     """Birth and emission times, for fill, steady and drain; latency with and without the wait for order."""
 
@@ -40,16 +44,22 @@ class Timeline:
         self.stopped_at: float | None = None
         self.latency = Histogram()
         self.latency_unordered = Histogram()
-        self.emitted_roots = 0
-        self.emitted_at_end = 0
+        self.emitted_roots = self.emitted_first = self.emitted_at_end = 0
+        self.steady_until: float | None = None
+        self.source = Spans(SOURCE_STATES, now, 1)
         self._tail = (0, 200)
 
-    def emit(self, block: Block, now: float) -> None:
-        """A block left at the last order point."""
+    def emit(self, block: Block, roots: int, now: float) -> None:
+        """A block left at the last order point, and with it so many rows."""
+        self.emitted_roots += roots
         if not block.values:
             return
         self.first_emission = now if self.first_emission is None else self.first_emission
         self.last_emission = now
+        if now == self.first_emission:
+            self.emitted_first = self.emitted_roots
+        if self.end_of_input is None:
+            self.emitted_at_end, self.steady_until = self.emitted_roots, now
         births = block.members.births if block.members is not None else ((block.born, len(block.values)),)
         for born, count in births:
             self.latency.record(now - born, count)

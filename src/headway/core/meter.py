@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from math import exp, log
+from typing import Any
 
 _STEP = log(1.04)
 
@@ -32,31 +33,56 @@ class Histogram:
                 return 0.0 if bucket == -10_000 else min(self.max, exp((bucket + 0.5) * _STEP))
         return self.max
 
+    def pairs(self) -> list[tuple[float, int]]:
+        """(value, how often), rising."""
+        return [(exp((at + 0.5) * _STEP) if at > -10_000 else 0.0, n) for at, n in sorted(self.buckets.items())]
 
-STATES = ("busy", "overhead", "paused", "throttled", "blocked", "lane_wait", "starved")
-"""What a slot's time is divided into."""
+
+class Level:
+    """A number that changes now and then: its mean over time, and the most it was."""
+
+    __slots__ = ("_area", "_since", "begun", "most", "value")
+
+    def __init__(self, now: float) -> None:
+        self.value = self.most = 0
+        self._area, self._since, self.begun = 0.0, now, now
+
+    def set(self, value: int, now: float) -> None:
+        """From now on it is `value`."""
+        self._area += self.value * (now - self._since)
+        self.value, self._since = value, now
+        self.most = max(self.most, value)
+
+    def mean(self, now: float) -> float:
+        """The mean from the start until now."""
+        spent = now - self.begun
+        return (self._area + self.value * (now - self._since)) / spent if spent > 0 else 0.0
 
 
-class StageMeter:
-    """Fates and slot times of one stage.
+class Heavy:
+    """The most frequent of many keys (Misra and Gries, 1982): a count is too low by at most 1/256 of all, never too high."""
 
-    The time of a slot is split without a gap: while it has a block in hand into ``busy`` (the
-    block's loop runs) and ``overhead`` (transport and wake-up around it); with nothing in hand into
-    ``paused`` (the stage asked for it, or waits with an item for another attempt), ``throttled`` (its rate is
-    used up), ``blocked`` (work is queued, no room downstream), ``lane_wait`` (all that is queued waits for
-    its key) and ``starved``: ``spans``, seconds of all slots.
-    """
+    def __init__(self) -> None:
+        self.counts: dict[Any, int] = {}
+        self.seen = 0
 
-    def __init__(self, now: float, *, expands: bool = False) -> None:
-        self.expands = expands
-        self.items_in = self.items_out = self.filtered = self.failed = self.expanded = 0
-        self.restarts = self.retries = self.timeouts = self.hedges = 0
-        self.spans = dict.fromkeys(STATES, 0.0)
-        self.cpu = 0.0
-        self.timed = 0
-        self.recent_calls = self.recent_busy = 0.0
-        self.service = Histogram()
-        self._idle, self._idle_state, self._idle_since = 0, "starved", now
+    def add(self, key: Any) -> None:
+        """Count a key."""
+        self.seen += 1
+        if key in self.counts:
+            self.counts[key] += 1
+        elif len(self.counts) < 256:
+            self.counts[key] = 1
+        else:
+            self.counts = {key: count - 1 for key, count in self.counts.items() if count > 1}
+
+
+class Spans:
+    """Seconds by state, without a gap, of slots that are all in one state."""
+
+    def __init__(self, states: tuple[str, ...], now: float, slots: int) -> None:
+        self.spans = dict.fromkeys(states, 0.0)
+        self._idle, self._idle_state, self._idle_since = slots, states[0], now
 
     def idle(self, slots: int, state: str, now: float) -> None:
         """From now on `slots` slots have nothing in hand, for the reason `state`."""
@@ -64,6 +90,49 @@ class StageMeter:
             return
         self.spans[self._idle_state] += (now - self._idle_since) * self._idle
         self._idle, self._idle_state, self._idle_since = slots, state, now
+
+    def times(self, now: float) -> dict[str, float]:
+        """Seconds of slots by state, the open idle time included; what is in hand is not counted yet."""
+        spans = dict(self.spans)
+        spans[self._idle_state] += max(0.0, now - self._idle_since) * self._idle
+        return spans
+
+
+STATES = ("starved", "busy", "overhead", "paused", "throttled", "blocked", "lane_wait")
+"""What a slot's time is divided into."""
+
+
+class StageMeter(Spans):
+    """Fates and slot times of one stage.
+
+    The time of a slot is split without a gap: while it has a block in hand into ``busy`` (the
+    block's loop runs) and ``overhead`` (transport and wake-up around it); with nothing in hand into
+    ``paused`` (the stage asked for it, or waits with an item for another attempt), ``throttled`` (its rate is
+    used up), ``blocked`` (work is queued, no room downstream), ``lane_wait`` (all that is queued waits for
+    its key) and ``starved``: ``spans``, seconds of all slots.
+
+    ``cpu`` is the part of the busy seconds spent on a processor, ``handoff_s`` the transport of the ``handed``
+    items that found an idle slot and an empty queue; ``depth`` and ``nbytes`` are those of the queue.
+    """
+
+    def __init__(self, now: float, *, expands: bool = False) -> None:
+        super().__init__(STATES, now, 0)
+        self.expands = expands
+        self.items_in = self.items_out = self.filtered = self.failed = self.expanded = 0
+        self.restarts = self.retries = self.timeouts = self.hedges = 0
+        self.cpu = 0.0
+        self.handoff_s, self.handed = 0.0, 0
+        self.timed = 0
+        self.recent_calls = self.recent_busy = 0.0
+        self.service = Histogram()
+        self.depth, self.nbytes = Level(now), Level(now)
+        self.keys = Heavy()
+
+    def begin(self, now: float) -> None:
+        """The first row has come: what was before is not counted."""
+        self.spans = dict.fromkeys(STATES, 0.0)
+        self._idle_since = now
+        self.depth, self.nbytes = Level(now), Level(now)
 
     def block(self, mark: float, started: float, stopped: float, calls: int, cpu: float, sample: float | None) -> None:
         """A block of `calls` calls ran from `started` to `stopped`; its slot was in transport since `mark`."""
@@ -86,9 +155,3 @@ class StageMeter:
     def mean_service(self) -> float | None:
         """Mean seconds of a call lately; None until 16 were measured."""
         return self.recent_busy / self.recent_calls if self.timed >= 16 else None
-
-    def times(self, now: float) -> dict[str, float]:
-        """Seconds of slots by state, the open idle time included; what is in hand is not counted yet."""
-        spans = dict(self.spans)
-        spans[self._idle_state] += (now - self._idle_since) * self._idle
-        return spans

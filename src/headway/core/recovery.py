@@ -54,6 +54,7 @@ class Recovery(Flow):
     def _let_go(self, ticket: Ticket, answer: Answer, now: float) -> None:
         """The ticket is not in its slot's hands any more. The slot's time is divided into transport and work."""
         stage, slot = ticket.stage, ticket.slot
+        stage.touched = True
         slot.tickets.remove(ticket)
         stage.in_hand -= ticket.count
         stage.expected -= ticket.expected
@@ -62,6 +63,9 @@ class Recovery(Flow):
         started = min(max(answer.started, slot.mark), now)
         stopped = min(max(answer.stopped, started), now)
         stage.meter.block(slot.mark, started, stopped, answer.taken, answer.cpu, answer.sample)
+        if slot.mark == ticket.since and ticket.blocks and ticket.blocks[0].entered == ticket.since:
+            stage.meter.handoff_s += started - slot.mark + now - stopped
+            stage.meter.handed += ticket.count
         slot.mark = stopped
         if not slot.tickets:
             stage.meter.spans["overhead"] += now - stopped
@@ -182,7 +186,7 @@ class Recovery(Flow):
     def _lose(self, slot: Slot, why: Raised, answer: Answer | None, cursor: int | None, now: float) -> None:
         """Settle what the worker of `slot` had: the call at `cursor` failed, what it had not begun is queued again."""
         stage, tickets = slot.stage, list(slot.tickets)
-        slot.halted = True
+        slot.halted = stage.touched = True
         running = tickets[0] if tickets and (cursor is not None or answer is not None) else None
         for ticket in reversed(tickets):
             if ticket.twin is not None:

@@ -54,6 +54,8 @@ class Scaling(Hedging):
                 self._recall(ticket)
             self._retire(slot)
         stage.size_up()
+        for each in self.stages:
+            each.touched = True
         self._pump(now)
 
     def _replan(self, stage: Stage, plan: StagePlan) -> None:

@@ -23,6 +23,7 @@ BLOCK_S = 0.005
 CREDIT_S = 0.001
 """A slot gets one block at a time from here up, and up to CREDITS below."""
 CREDITS = 4
+NEVER = float("-inf")
 
 
 CHEAP_S = 0.0002
@@ -51,7 +52,7 @@ class Stage:
 
     ``hold_until`` and ``throttled_until``: before that nothing is started. ``backoff`` has the items that
     wait for another attempt, by due time, and the lanes that they hold. ``blocked_keys``: keys of which
-    nothing more is run.
+    nothing more is run. ``touched``: its queue or hands have changed since it was last looked at.
     """
 
     def __init__(
@@ -67,15 +68,16 @@ class Stage:
         self.key_of: dict[Tag, Any] = {}
         self.blocked_keys: set[Any] = set()
         self.inbox: Inbox | Lanes = Lanes(self.key_of, lambda: len(self.slots)) if plan.lanes else Inbox()
-        self.in_hand = self.expected = self.max_depth = 0
+        self.in_hand = self.expected = 0
         self.slots = [Slot(self, n) for n in range(plan.spec.workers)]
         self.leaving: list[Slot] = []
         self.numbers = plan.spec.workers
         self.parked: list[Ticket] = []
         self.backoff: list[tuple[float, Position, Block, list[Lane]]] = []
         self.bucket: Bucket | None = None
-        self.hold_until = self.throttled_until = float("-inf")
+        self.hold_until = self.throttled_until = NEVER
         self.busy_slots = self.zombies = 0
+        self.touched = True
         self.meter = StageMeter(now, expands=plan.spec.kind == "flat_map")
         self.sort_steps()
         self.size_up()
@@ -87,6 +89,11 @@ class Stage:
         self.waiting: list[Gate | Batcher] = [step for step in self.steps if not isinstance(step, UnbatchSpec)]
         # Where something stands in the way, or items wait for their key, what is expected may have to be held.
         self.may_hold = bool(self.steps) or isinstance(self.inbox, Lanes)
+
+    @property
+    def waits_for_time(self) -> bool:
+        """Whether time alone may let it start something."""
+        return self.bucket is not None or self.hold_until > NEVER
 
     @property
     def runnable(self) -> int:
@@ -130,9 +137,8 @@ class Stage:
 
     def push(self, block: Block, now: float) -> None:
         """Queue a block that has live values."""
-        block.entered = now
+        block.entered, self.touched = now, True
         self.inbox.push(block)
-        self.max_depth = max(self.max_depth, self.inbox.queued)
 
     def wait_for(self, block: Block, due: float) -> None:
         """Keep the one item of `block`, and its lane, until another attempt is due."""
@@ -143,6 +149,7 @@ class Stage:
         """Put the items whose attempt is due in front of the others, smallest tag first."""
         while self.backoff and self.backoff[0][0] <= now:
             _, _, block, lanes = heappop(self.backoff)
+            self.touched = True
             self.inbox.put_back([block])
             if isinstance(self.inbox, Lanes):
                 self.inbox.release(lanes)
@@ -165,14 +172,17 @@ class Stage:
 
     def drop_from(self, at: Position) -> list[Block]:
         """Remove and return what waits here from the position `at` on, and tombstones cut off before it."""
+        self.touched = True
         dropped = self.inbox.drop_from(at)
         dropped += [entry[2] for entry in self.backoff if entry[1] >= at]
         self.backoff = sorted(entry for entry in self.backoff if entry[1] < at)
         return dropped
 
     def oldest(self) -> float | None:
-        """When the oldest item that is queued came in."""
-        return min((block.entered for block in self.inbox.all()), default=None)
+        """When the oldest item came in that is queued, or in hand and not started."""
+        came = [block.entered for block in self.inbox.all()]
+        came += [t.blocks[-1].entered for slot in self.slots for at, t in enumerate(slot.tickets) if at or t.count > 1]
+        return min(came, default=None)
 
     @property
     def empty(self) -> bool:

@@ -16,7 +16,7 @@ def in_rows(report: Report, counts: Counts, at_write: int, notes: Sequence[str] 
     Items and the flow through the stages are exact. Rates, service times and fill levels are those
     of ranges times the mean number of rows in one; latencies are a range's, as they are a row's.
     """
-    data = report.to_dict()
+    data = report.figures()
     ranges = data["items"]["written"]
     rows = counts.read / ranges if ranges else 0.0
     fates = {
@@ -44,7 +44,12 @@ def in_rows(report: Report, counts: Counts, at_write: int, notes: Sequence[str] 
         _scale(queue, ("capacity", "depth", "max_depth"), rows, whole=True)
     for gate in data["reorder"]:
         _scale(gate, ("held", "peak_held", "window", "window_used", "awaiting"), rows, whole=True)
-    data["advice"] = [*data["advice"], *notes]
+    data["notes"] = list(notes)
+    model, each = data["model"], 1 / rows if rows else 0.0
+    _scale(model, ("source_s",), each)
+    for measured in model["stages"].values():
+        _scale(measured, ("overhead_s", "cpu_s"), each)
+        measured["times"] = [(seconds * each, count) for seconds, count in measured["times"]]
     return Report(data)
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from itertools import islice
 from typing import Any, Literal
 
 from headway.call import Caller, drive
@@ -21,6 +21,7 @@ from headway.core.plan import Plan
 from headway.core.stage import Slot
 from headway.core.ticket import Answer, Job
 from headway.errors import Failure, InternalError, ItemTimeout, Raised, WorkerDied, handed_over
+from headway.sim.modelled import Modelled
 from headway.sim.service import Service, draws
 from headway.size import largest, sizes
 
@@ -39,10 +40,15 @@ class _Running:
 
 @dataclass(slots=True)
 class _Worker:
-    caller: Caller
+    caller: Caller | Modelled
     queue: deque[Job | tuple[int, int]] = field(default_factory=deque)
     running: _Running | None = None
     recalled: set[int] = field(default_factory=set)
+
+
+def _nothing(_values: Sequence[Any]) -> int:
+    """Bytes of values that stand for others."""
+    return 0
 
 
 class VirtualRun:
@@ -53,6 +59,8 @@ class VirtualRun:
     takes for a value, `leave_after` when it leaves. ``outputs`` are the values that it took,
     ``dead`` what was set aside, ``log`` each completed call: (stage, slot, tag, started, stopped), and
     ``states`` those of scans. A call that takes longer than its stage's limit is given up, as on a thread.
+    With `modelled` no function is called and nothing is kept: stages give on what they get, or by name as
+    many values for each as it says there.
     """
 
     def __init__(
@@ -66,6 +74,7 @@ class VirtualRun:
         think_s: float = 0.0,
         leave_after: int | None = None,
         on_event: Callable[[Engine], None] | None = None,
+        modelled: Mapping[str, float] | None = None,
     ) -> None:
         self.now = 0.0
         self.rng = random.Random(seed)
@@ -73,32 +82,35 @@ class VirtualRun:
         self.dead: list[Failure] = []
         self.log: list[tuple[str, int, Any, float, float]] = []
         self.states: dict[str, dict[Any, Any]] = {}
-        self.engine = Engine(plan, self, 0.0, measure=sizes, random=self.rng.random)
+        self._modelled = modelled
+        self._measure = sizes if modelled is None else _nothing
+        self.engine = Engine(plan, self, 0.0, measure=self._measure, random=self.rng.random)
         self._rows: Iterator[Any] = iter(rows)
         self._draws = draws(service or {})
         self._source_s, self._think_s, self._leave_after = source_s, think_s, leave_after
         self._on_event = on_event
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._events = 0
         self._reading = False
         self._cell = Cell()
-        self._workers: dict[tuple[int, int], _Worker] = {}
+        self._workers: dict[Slot, _Worker] = {}
 
     def run(self) -> VirtualRun:
         """Run to the end. Raises InternalError if nothing can happen before the run has ended."""
+        engine, heap, pop = self.engine, self._heap, heapq.heappop
         self._read()
-        while not self.engine.finished:
-            deadline = self.engine.next_deadline()
-            if self._heap and (deadline is None or self._heap[0][0] <= deadline):
-                self.now, _, event = heapq.heappop(self._heap)
-                event()
+        while not engine.finished:
+            deadline = engine.next_deadline()
+            if heap and (deadline is None or heap[0][0] <= deadline):
+                self.now, _, event, arguments = pop(heap)
+                event(*arguments)
             elif deadline is not None:
                 self.now = max(self.now, deadline)
-                self.engine.tick(self.now)
+                engine.tick(self.now)
             else:
                 raise InternalError("stalled: nothing is running, nothing is due, and the run has not ended")
             if self._on_event is not None:
-                self._on_event(self.engine)
+                self._on_event(engine)
             self._read()
         return self
 
@@ -108,10 +120,10 @@ class VirtualRun:
         if not self._reading:
             self.engine.end(self.now)
 
-    def at(self, time: float, event: Callable[[], None]) -> None:
+    def at(self, time: float, event: Callable[..., None], *arguments: Any) -> None:
         """Have `event` called at `time` seconds."""
         self._events += 1
-        heapq.heappush(self._heap, (time, self._events, event))
+        heapq.heappush(self._heap, (time, self._events, event, arguments))
 
     # ---- commands of the engine
 
@@ -134,25 +146,25 @@ class VirtualRun:
             cut = next((i + 1 for i, end in enumerate(running.ends) if end > self.now), len(running.ends))
             if cut < len(running.ends):
                 running.stop_at = cut
-                self.at(running.ends[cut - 1], lambda: self._complete(slot, running))
+                self.at(running.ends[cut - 1], self._complete, slot, running)
         for queued in [q for q in worker.queue if isinstance(q, Job) and q.ticket == ticket]:
             worker.queue.remove(queued)
-            self.at(self.now, partial(self._answer_unstarted, ticket))
+            self.at(self.now, self._answer_unstarted, ticket)
 
     def _answer_unstarted(self, ticket: int) -> None:
         self.engine.done(ticket, Answer(ticket, 0, started=self.now, stopped=self.now), self.now)
 
     def replace(self, slot: Slot) -> None:
         """A new worker."""
-        self._workers.pop((slot.stage.index, slot.number), None)
+        self._workers.pop(slot, None)
 
     def retire(self, slot: Slot) -> None:
         """A worker is not needed any more."""
-        self._workers.pop((slot.stage.index, slot.number), None)
+        self._workers.pop(slot, None)
 
     def kill(self, slot: Slot) -> None:
         """Kill the worker of a slot at this moment, as a process that publishes its outcomes."""
-        worker = self._workers.pop((slot.stage.index, slot.number), None)
+        worker = self._workers.pop(slot, None)
         why = WorkerDied("the worker was killed", stage=slot.stage.spec.name)
         answer, cursor = None, None
         if worker is not None and worker.running is not None:
@@ -177,32 +189,39 @@ class VirtualRun:
                 self._reading = True
                 self.at(self.now + self._source_s, self._read_one)
                 return
-            rows = [row for _, row in zip(range(want), self._rows, strict=False)]
-            if rows:
-                self.engine.offer(rows, self.now, sizes(rows), largest(rows))
-            if len(rows) < want:
-                self.engine.end(self.now)
+            self._offer(want)
+
+    def _offer(self, want: int) -> None:
+        rows = list(islice(self._rows, want))
+        if rows:
+            self.engine.offer(rows, self.now, self._measure(rows), largest(rows) if self._modelled is None else 1)
+        if len(rows) < want:
+            self.engine.end(self.now)
 
     def _read_one(self) -> None:
         self._reading = False
-        rows = [row for _, row in zip(range(1), self._rows, strict=False)]
+        rows = list(islice(self._rows, 1))
         if rows:
             self.engine.offer(rows, self.now, sizes(rows), largest(rows))
         if not rows or not self.engine.reading:
             self.engine.end(self.now)
 
     def _worker(self, slot: Slot) -> _Worker:
-        key = (slot.stage.index, slot.number)
-        if key not in self._workers:
+        worker = self._workers.get(slot)
+        if worker is None:
             spec = slot.stage.spec
+            if self._modelled is not None:
+                gives = self._modelled.get(spec.name, 1.0)
+                worker = self._workers[slot] = _Worker(Modelled(spec.kind, gives, self.rng.random))
+                return worker
             fn = self._consume if spec.kind == "consume" else spec.fn
             caller = Caller(
                 "sink" if spec.kind == "consume" else spec.kind, fn,
                 atomic=spec.atomic, most_children=self.engine.window.budget, halts=slot.stage.plan.halts,
                 retry=spec.retry, initial=spec.initial, states=self.states.setdefault(spec.name, {}),
             )  # fmt: skip
-            self._workers[key] = _Worker(caller)
-        return self._workers[key]
+            worker = self._workers[slot] = _Worker(caller)
+        return worker
 
     def _consume(self, value: Any) -> None:
         self.outputs.append(handed_over(value))
@@ -226,7 +245,7 @@ class VirtualRun:
         else:
             running = _Running(Job(item[0], [None], (), item[1]), self.now, [self.now], resumed=True)
         worker.running = running
-        self.at(running.ends[-1], lambda: self._complete(slot, running))
+        self.at(running.ends[-1], self._complete, slot, running)
 
     def _time(self, slot: Slot, job: Job) -> _Running:
         """When the calls of `job` end: up to the first that takes longer than it may."""
@@ -246,6 +265,10 @@ class VirtualRun:
         job = running.job
         if count < len(job.values):
             job = replace(job, values=job.values[:count], tags=job.tags[:count])
+        if isinstance(worker.caller, Modelled):
+            answer = worker.caller.answer(job)
+            answer.started, answer.stopped = running.started, self.now
+            return answer
         answer = drive(worker.caller.run(job, cell))
         at, ran = running.started, answer.taken + answer.parked
         for tag, end in zip(job.tags[:ran], running.ends, strict=False):
@@ -255,15 +278,17 @@ class VirtualRun:
         return answer
 
     def _complete(self, slot: Slot, running: _Running) -> None:
-        worker = self._workers.get((slot.stage.index, slot.number))
+        worker = self._workers.get(slot)
         if worker is None or worker.running is not running:
             return
-        job, cell = running.job, Cell()
-        if slot.stage.spec.kind == "consume":
-            cell = self._cell
+        job, cell = running.job, self._cell
+        if slot.stage.spec.kind != "consume" and self._modelled is None:
+            cell = Cell()
         late = running.late if running.stop_at is None else None
         if running.resumed:
-            answer = drive(worker.caller.resume(job.ticket, job.limit, cell))
+            caller = worker.caller
+            again = caller.resume(job.ticket, job.limit, cell)
+            answer = again if isinstance(again, Answer) else drive(again)
             answer.started, answer.stopped = running.started, self.now
         else:
             count = next((n for n in (late, running.stop_at) if n is not None), len(job.values))
@@ -274,7 +299,7 @@ class VirtualRun:
         if answer.halted:
             for queued in [q for q in worker.queue if isinstance(q, Job)]:
                 worker.queue.remove(queued)
-                self.at(self.now, partial(self._answer_unstarted, queued.ticket))
+                self.at(self.now, self._answer_unstarted, queued.ticket)
         self.engine.done(job.ticket, answer, self.now)
         self._begin(slot)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 Draw = Callable[[random.Random, Any], float]
@@ -23,6 +25,19 @@ def exponential(mean: float) -> Draw:
 def uniform(low: float, high: float) -> Draw:
     """Evenly distributed between `low` and `high`."""
     return lambda rng, _value: rng.uniform(low, high)
+
+
+def recorded(times: Sequence[Sequence[float]], mean: float) -> Draw:
+    """As recorded: pairs (seconds, how often), scaled so that their mean is `mean`."""
+    counts = list(accumulate(count for _, count in times))
+    total = sum(seconds * count for seconds, count in times)
+    if not counts or total <= 0:
+        return constant(mean)
+    factor, all_ = mean * counts[-1] / total, counts[-1]
+    values = [seconds * factor for seconds, _ in times]
+    if len(values) == 1:
+        return constant(mean)
+    return lambda rng, _value: values[bisect_right(counts, rng.random() * all_)]
 
 
 def draws(service: Mapping[str, Service]) -> dict[str, Draw]:

@@ -1,24 +1,20 @@
-"""The report of a run, finished or live. It reads the engine and changes nothing.
-
-What to change next (what-if, advice) is computed elsewhere; its fields stand here empty.
-"""
+"""The report of a run, finished or live. It reads the engine and changes nothing."""
 
 from __future__ import annotations
 
-import html
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from headway.core.engine import Engine
-from headway.core.ledger import Timeline
-from headway.core.stage import Stage
-from headway.errors import Failure
+from headway.errors import Failure, HeadwayError
 from headway.text import message, shown
-
-STEADY_ROWS = 20
-"""Fewer rows than this have no steady rate."""
+from headway.watch import figures, show
+from headway.watch.advice import advise
+from headway.watch.predict import Predictor, Unreachable, WhatIf, changes
+from headway.watch.verdict import judge
 
 
 class Record(dict[str, Any]):
@@ -42,9 +38,10 @@ def _records(value: Any) -> Any:
 class Report:
     """What happened in a run: counts, rates and times of the whole and of every stage.
 
-    Times are seconds, rates rows of the source per second. Fields are attributes; `to_dict` has
-    the same as plain data. ``dead_letters`` are the failures that were set aside in memory,
-    ``states`` those of each scan by stage and key (None without one), ``ignored`` what an inline run did not do.
+    Times are seconds, rates rows of the source per second, states of slots fractions of their time that add
+    up to 1 (``cpu`` is the part of ``busy`` on a processor). Fields are attributes; `to_dict` has the same as
+    plain data. ``dead_letters`` are the failures that were set aside in memory, ``states`` those of each scan
+    by stage and key (None without one), ``ignored`` what an inline run did not do.
     """
 
     def __init__(
@@ -55,30 +52,78 @@ class Report:
         states: dict[str, dict[Any, Any]] | None = None,
     ) -> None:
         self._data = data
+        self._what_if: WhatIf | None = None
         self.states: dict[str, dict[Any, Any]] = states if states is not None else {}
         self.dead_letters: list[Failure] = dead_letters if dead_letters is not None else []
+
+    @classmethod
+    def from_json(cls, path: str | Path) -> Self:
+        """A report that `to_json` has written. Raises HeadwayError for any other file."""
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            report = cls(data)
+            _ = data["model"]["stages"], data["stages"], data["items"], data["steady"]["rate"]
+        except OSError as error:
+            raise HeadwayError(f"{path} cannot be read: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError):
+            raise HeadwayError(f"{path} is not a report: write one with report.to_json(path)") from None
+        return report
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._data:
             raise AttributeError(name)
         return _records(self._data[name])
 
+    @property
+    def what_if(self) -> WhatIf:
+        """The changes worth making, best first; called with workers by stage it gives a `Prediction`.
+
+        A run that goes on is predicted without a simulation, which takes about a second.
+        """
+        if self._what_if is None:
+            predictor = Predictor(self._data)
+            if predictor.possible and self._data.get("what_if") is None:
+                self._data["what_if"] = changes(predictor, simulated=self._data["state"] != "running")
+            self._what_if = WhatIf(_records(self._data.get("what_if") or []), predictor if predictor.possible else None)
+        return self._what_if
+
+    @property
+    def advice(self) -> list[str]:
+        """What to do, in sentences with figures, the most important first."""
+        if self._data.get("advice") is None:
+            self._data["advice"] = [*advise(self._data), *self._data.get("notes", ())]
+        return list(self._data["advice"])
+
+    def workers_for(self, target_rate: float) -> dict[str, int] | Unreachable:
+        """The workers that would give so many rows a second, by stage: those to change; or why none would."""
+        predictor = Predictor(self._data)
+        if not predictor.possible:
+            raise ValueError("too little was measured for a prediction: no call has ended, or no row was emitted")
+        return predictor.workers_for(target_rate)
+
+    def figures(self) -> dict[str, Any]:
+        """What was measured, as plain data without what is worked out from it."""
+        return json.loads(json.dumps(self._data | {"what_if": None, "advice": None}))  # type: ignore[no-any-return]
+
+    def _whole(self) -> Mapping[str, Any]:
+        return self._data | {"what_if": list(self.what_if), "advice": self.advice}
+
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data."""
-        return json.loads(json.dumps(self._data))  # type: ignore[no-any-return]
+        return json.loads(json.dumps(self._whole()))  # type: ignore[no-any-return]
 
     def to_json(self, path: str | Path) -> None:
         """Write the report to `path`."""
-        Path(path).write_text(json.dumps(self._data, indent=1) + "\n", encoding="utf-8")
+        Path(path).write_text(json.dumps(self._whole(), indent=1) + "\n", encoding="utf-8")
 
     def __repr__(self) -> str:
         return f"<Report of {self._data['name']!r}: {self._data['state']}>"
 
     def __str__(self) -> str:
-        return "\n".join(_lines(self._data))
+        return "\n".join(show.lines(self._whole()))
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+        return show.page(self._whole())
 
 
 def make_report(
@@ -91,21 +136,24 @@ def make_report(
     ignored: list[str] | None = None,
 ) -> Report:
     """The report of `engine` as it stands at `now`."""
-    times = _times(engine.times, now)
-    elapsed = times["elapsed"]
+    now = engine.times.stopped_at if engine.times.stopped_at is not None else now
+    stages = figures.stages(engine, now)
     data: dict[str, Any] = {
         "name": name,
         "state": engine.state if engine.finished else "running",
         "items": asdict(engine.fates),
-        **times,
-        "stages": [_stage(stage, engine, now) for stage in engine.stages if stage.spec.kind != "consume"],
-        "queues": [_queue(stage, now) for stage in engine.stages],
-        "reorder": [_gate(stage, engine, now) for stage in engine.stages for _ in stage.gates],
+        **figures.phases(engine.times, now),
+        "source": figures.source(engine.times, now),
+        "stages": [stage for stage in stages if stage["kind"] != "consume"],
+        "queues": [figures.queue(stage, now) for stage in engine.stages],
+        "reorder": [figures.gate(stage, engine, now) for stage in engine.stages for _ in stage.gates],
+        "model": figures.model(engine) | {"consumer": [stage for stage in stages if stage["kind"] == "consume"]},
     }
-    seconds = elapsed if isinstance(elapsed, float) else 0.0
+    seconds = data["elapsed"]
     data["rate"] = engine.times.emitted_roots / seconds if seconds > 0 else None
-    data["bottleneck"] = _bottleneck(data["stages"], engine)
-    data |= {"what_if": [], "advice": [], "ignored": ignored or []}
+    rate = data["steady"]["rate"] or data["rate"]
+    data["bottleneck"] = judge(stages, data["source"], data["reorder"], data["model"], rate)
+    data |= {"what_if": None, "advice": None, "ignored": ignored or []}
     data["failures"] = [
         {"seq": f.seq, "stage": f.stage, "attempts": f.attempts, "error": type(f.error).__name__,
          "message": message(f.error), "value": shown(f.value)}
@@ -113,150 +161,3 @@ def make_report(
     ]  # fmt: skip
     data["complete"] = engine.complete
     return Report(data, dead_letters=dead_letters, states=states)
-
-
-def _times(times: Timeline, now: float) -> dict[str, Any]:
-    """The phases of the run.
-
-    The steady interval runs from the first emission to the end of input; it has a rate only if it
-    is at least twice as long as fill and drain together, and rows enough passed.
-    """
-    stop = times.stopped_at if times.stopped_at is not None else now
-    end = times.end_of_input if times.end_of_input is not None else stop
-    first, last = times.first_emission, times.last_emission
-    fill = first - times.first_birth if first is not None and times.first_birth is not None else None
-    drain = max(0.0, last - end) if last is not None else None
-    seconds = max(0.0, end - first) if first is not None else 0.0
-    long_enough = fill is not None and drain is not None and 0 < seconds >= 2 * (fill + drain)
-    steady = long_enough and times.emitted_at_end >= STEADY_ROWS
-    latency = times.latency
-    return {
-        "elapsed": stop - times.started_at,
-        "fill": fill,
-        "drain": drain,
-        "steady": {"rate": times.emitted_at_end / seconds if steady else None, "seconds": seconds},
-        "latency": {
-            "p50": latency.quantile(0.5),
-            "p90": latency.quantile(0.9),
-            "p99": latency.quantile(0.99),
-            "max": latency.max if latency.count else None,
-        },
-    }
-
-
-def _stage(stage: Stage, engine: Engine, now: float) -> dict[str, Any]:
-    meter, spec = stage.meter, stage.spec
-    stop = engine.times.stopped_at if engine.times.stopped_at is not None else now
-    times = fractions(stage, stop)
-    mean = meter.spans["busy"] / meter.timed if meter.timed else None
-    visits = meter.timed / engine.fates.read if engine.fates.read else 0.0
-    return {
-        "name": spec.name, "on": spec.on if isinstance(spec.on, str) else type(spec.on).__name__, "workers": len(stage.slots),
-        "in": meter.items_in, "out": meter.items_out, "filtered": meter.filtered, "failed": meter.failed,
-        "retries": meter.retries, "timeouts": meter.timeouts, "restarts": meter.restarts,
-        "service": {"mean": mean, "p50": meter.service.quantile(0.5), "p99": meter.service.quantile(0.99)},
-        "cpu": meter.cpu, "busy": times["busy"], "blocked": times["blocked"], "starved": times["starved"],
-        "lane_wait": times["lane_wait"], "throttled": times["throttled"], "overhead": times["overhead"],
-        "paused": times["paused"], "zombies": stage.zombies,
-        "capacity": len(stage.slots) / (mean * visits) if mean and visits else None,
-    }  # fmt: skip
-
-
-def fractions(stage: Stage, now: float) -> dict[str, float]:
-    """Fractions of the time of the stage's slots by state; they add up to 1. A block in hand counts as running."""
-    spans = stage.meter.times(now)
-    spans["busy"] += sum(max(0.0, now - slot.mark) for slot in stage.slots if slot.tickets)
-    total = sum(spans.values())
-    return {state: span / total if total > 0 else 0.0 for state, span in spans.items()}
-
-
-def _queue(stage: Stage, now: float) -> dict[str, Any]:
-    oldest = stage.oldest()
-    age = now - oldest if oldest is not None else 0.0
-    return {
-        "into": stage.spec.name, "capacity": stage.capacity, "depth": stage.inbox.queued,
-        "max_depth": stage.max_depth, "age": age, "bytes": stage.inbox.nbytes,
-    }  # fmt: skip
-
-
-def _gate(stage: Stage, engine: Engine, now: float) -> dict[str, Any]:
-    gate = stage.gates[0]
-    where = next(
-        (f"{t.stage.spec.name}, slot {t.slot.number}" for t in engine.tickets.values()
-         if any(b.lo <= gate.awaited < b.hi for b in t.blocks)),
-        next((f"in front of {s.spec.name}" for s in engine.stages
-              if any(b.lo <= gate.awaited < b.hi for b in s.inbox.all())), None),
-    )  # fmt: skip
-    waiting = gate.since is not None
-    return {
-        "before": stage.spec.name, "held": gate.held_items, "peak_held": gate.peak_items,
-        "held_bytes": gate.held_bytes, "awaiting": gate.awaited[0] if waiting else None,
-        "awaiting_age": now - gate.since if gate.since is not None else 0.0, "awaiting_where": where if waiting else None,
-        "window": engine.window.items, "window_used": engine.window.used,
-    }  # fmt: skip
-
-
-def _bottleneck(stages: list[dict[str, Any]], engine: Engine) -> dict[str, Any] | None:
-    """The stage of least capacity, and whether what was measured around it confirms it."""
-    known = [(s["capacity"], i) for i, s in enumerate(stages) if s["capacity"]]
-    if not known:
-        return None
-    ceiling, at = min(known)
-    stage = stages[at]
-    behind = stages[at + 1 :]
-    confirmed = stage["busy"] >= 0.9 and all(s["starved"] > 0 for s in behind)
-    if stage["busy"] < 0.5 and stages[0]["starved"] > 0.5:
-        because = f"{stages[0]['name']} waits for it {stages[0]['starved']:.0%} of the time"
-        return {
-            "stage": "source",
-            "verdict": "source_limited",
-            "confirmed": stages[0]["starved"] >= 0.9,
-            "ceiling": None,
-            "because": because,
-        }
-    if engine.stages[-1].spec.kind == "sink" and at == len(stages) - 1:
-        verdict, because = "sink_limited", f"{stage['name']} is busy {stage['busy']:.0%} of the time"
-    else:
-        verdict, because = "stage_limited", f"{stage['name']} is busy {stage['busy']:.0%} of the time"
-    return {"stage": stage["name"], "verdict": verdict, "confirmed": confirmed, "ceiling": ceiling, "because": because}
-
-
-def _lines(data: dict[str, Any]) -> list[str]:
-    items = data["items"]
-    rate = data["steady"]["rate"]
-    if rate is not None:
-        speed = f"{rate:,.0f} rows/s steady"
-    elif data["rate"] is not None:
-        speed = f"{data['rate']:,.0f} rows/s over all; the run was too short for a steady rate"
-    else:
-        speed = "no rate"
-    counts = ", ".join(f"{items[k]:,} {k}" for k in items if items[k] or k in ("read", "written"))
-    lines = [f"{data['name']}: {data['state']} in {data['elapsed']:.2f} s, {speed}", f"  {counts}"]
-    if not data["complete"] and data["state"] != "running":
-        lines.append("  the counts do not add up")
-    neck = data["bottleneck"]
-    if neck is not None:
-        sure = "confirmed" if neck["confirmed"] else "not confirmed"
-        lines.append(
-            f"  bottleneck: {neck['stage']} ({neck['verdict']}, {sure}): {neck['because']}"
-            + (f"; at most {neck['ceiling']:,.0f} rows/s" if neck["ceiling"] is not None else "")
-        )
-    width = max([len(s["name"]) for s in data["stages"]], default=0)
-    digits = max([len(str(s["workers"])) for s in data["stages"]], default=1)
-    for s in data["stages"]:
-        mean = s["service"]["mean"]
-        each = f"{1e3 * mean:9.3f} ms a call" if mean is not None else "no calls"
-        lines.append(
-            f"  {s['name']:<{width}}  {s['workers']:>{digits}} x {s['on']:<7} busy {s['busy']:4.0%}  blocked {s['blocked']:4.0%}  "
-            f"starved {s['starved']:4.0%}  {each}"
-        )
-    lines += [
-        f"  re-sequencer before {gate['before']}: held at most {gate['peak_held']:,} of window {gate['window']:,}"
-        for gate in data["reorder"]
-    ]
-    lines += [
-        f"  failed: item {failure['seq']} in {failure['stage']}: {failure['error']}: {failure['message']}"
-        for failure in data["failures"][:3]
-    ]
-    lines += [f"  not done in one thread: {text}" for text in data["ignored"]]
-    return lines

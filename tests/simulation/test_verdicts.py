@@ -1,0 +1,230 @@
+"""Verdicts on the virtual clock: what limits a pipeline is known there, so what is said of it can be checked."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway import Pipeline, RateLimit
+from headway.core.meter import Heavy, Level
+from headway.core.plan import make_plan
+from headway.core.spec import PipelineSpec, StageSpec
+from headway.sim.driver import VirtualRun
+from headway.watch.ceilings import shared_ceilings
+from headway.watch.report import Report, make_report
+from headway.watch.verdict import judge
+
+STATES = ("busy", "overhead", "blocked", "starved", "lane_wait", "throttled", "paused")
+
+
+def same(row):
+    return row
+
+
+def three(**options):
+    return (
+        Pipeline([], **options.pop("pipeline", {}))
+        .map(same, name="first")
+        .map(same, name="middle", **options)
+        .to(same, name="last")
+    )
+
+
+def test_a_stage_that_is_always_busy_is_named_with_its_capacity():
+    report = three().simulate({"first": 1.0, "middle": 2.0, "last": 1.5})
+    assert report.bottleneck.stage == "middle"
+    assert report.bottleneck.verdict == "stage_limited"
+    assert report.bottleneck.confirmed
+    assert report.bottleneck.ceiling == 0.5
+    assert report.steady.rate == pytest.approx(0.5)
+    assert "workers=2" in report.bottleneck.todo
+
+
+def test_a_slow_sink_is_the_limit_and_counts_as_a_stage():
+    report = three().simulate({"first": 1.0, "middle": 2.0, "last": 2.5})
+    assert (report.bottleneck.stage, report.bottleneck.verdict) == ("last", "sink_limited")
+
+
+def test_a_slow_source_is_not_a_stages_fault():
+    plan = make_plan(PipelineSpec("p", (StageSpec("map", same, "work"), StageSpec("sink", same, "write"))))
+    run = VirtualRun(plan, range(500), {"work": 1.0, "write": 0.5}, source_s=3.0).run()
+    neck = make_report(run.engine, "p", run.now).bottleneck
+    assert (neck.stage, neck.verdict, neck.confirmed) == ("source", "source_limited", True)
+
+
+def test_a_slow_consumer_is_named():
+    plan = make_plan(PipelineSpec("p", (StageSpec("map", same, "work"), StageSpec("consume", None, "output"))))
+    run = VirtualRun(plan, range(500), {"work": 1.0}, think_s=3.0).run()
+    report = make_report(run.engine, "p", run.now)
+    assert (report.bottleneck.stage, report.bottleneck.verdict) == ("output", "sink_limited")
+    assert "consumer" in report.bottleneck.because
+    assert [stage.name for stage in report.stages] == ["work"]
+
+
+def test_a_rate_limit_is_told_from_a_slow_stage():
+    report = three(workers=4, rate=RateLimit(2.0)).simulate({"first": 0.1, "middle": 0.3, "last": 0.1})
+    assert (report.bottleneck.stage, report.bottleneck.verdict) == ("middle", "rate_limited")
+    assert report.bottleneck.ceiling == pytest.approx(2.0)
+    assert report.steady.rate == pytest.approx(2.0, rel=0.02)
+
+
+def test_a_hot_key_is_named_with_the_ceiling_of_its_share():
+    stage = StageSpec("map", same, "post", workers=8, needs="key", key=lambda row: 0 if row % 2 else row)
+    plan = make_plan(PipelineSpec("p", (stage, StageSpec("sink", same, "write")), order="none"))
+    run = VirtualRun(plan, range(3000), {"post": 1.0}).run()
+    report = make_report(run.engine, "p", run.now)
+    neck = report.bottleneck
+    assert (neck.stage, neck.verdict, neck.confirmed) == ("post", "key_limited", True)
+    assert neck.ceiling == pytest.approx(1 / (0.5 * 1.0), rel=0.02)
+    assert "key 0 has 50%" in neck.because
+    assert report.stages[0].lane_wait > 0.5
+
+
+def test_a_window_that_is_too_small_is_told_from_one_that_order_fills():
+    def service(rng, _row):
+        return 40.0 if rng.random() < 0.02 else 1.0
+
+    held = three(workers=8, pipeline={"window": 24}).simulate({"middle": service}, items=2000)
+    assert held.bottleneck.verdict == "order_limited"
+    assert held.bottleneck.stage == "last"
+    small = (
+        Pipeline([], window=4)
+        .map(same, workers=4, name="first")
+        .map(same, workers=4, name="second")
+        .ordered("none")
+        .simulate({"first": 1.0, "second": 1.0})
+    )
+    assert (small.bottleneck.verdict, small.bottleneck.stage) == ("window_limited", "source")
+    assert small.reorder == []
+
+
+def record(name, on="thread", **fields):
+    base = dict.fromkeys(STATES, 0.0) | {
+        "name": name, "on": on, "kind": "map", "workers": 1, "slots": 1.0, "capacity": 100.0, "alone": False,
+        "service": {"mean": 0.01, "p50": 0.01, "p99": 0.01}, "cpu": 0.0,
+    }  # fmt: skip
+    return base | fields
+
+
+def model(*stages, cores=4, **cpu_s):
+    measured = {s["name"]: {"cpu_s": cpu_s.get(s["name"]), "hot_share": None} for s in stages}
+    return {"cores": cores, "steps": [], "stages": measured}
+
+
+SOURCE = {"reading": 0.1, "window_wait": 0.0, "blocked": 0.9}
+
+
+def test_a_thread_stage_that_computes_is_limited_by_the_interpreter_and_processes_are_proposed():
+    work = record("work", workers=4, slots=4.0, busy=0.97, cpu=0.24, service={"mean": 0.04, "p50": 0.04, "p99": 0.05})
+    write = record("write", kind="sink", busy=0.1, starved=0.9, capacity=900.0)
+    found = judge([work, write], SOURCE, [], model(work, write, work=0.0097), 98.0)
+    assert found["verdict"] == "gil_limited"
+    assert found["stage"] == "work"
+    assert found["confirmed"]
+    assert 'on="process"' in found["todo"]
+    assert found["ceiling"] == pytest.approx(1 / 0.0097)
+
+
+def test_threads_that_wait_are_not_limited_by_the_interpreter():
+    work = record("work", busy=0.97, cpu=0.05)
+    found = judge([work], SOURCE, [], model(work, work=0.0005), 97.0)
+    assert found["verdict"] == "stage_limited"
+
+
+def test_processes_that_use_all_processors_are_limited_by_those():
+    work = record("work", "process", workers=8, slots=8.0, busy=0.97, cpu=0.24, capacity=210.0,
+                  service={"mean": 8 / 210, "p50": 0.04, "p99": 0.05})  # fmt: skip
+    found = judge([work], SOURCE, [], model(work, cores=2, work=0.0098), 200.0)
+    assert found["verdict"] == "core_limited"
+    assert found["ceiling"] == pytest.approx(2 / 0.0098)
+
+
+def test_code_that_lets_go_of_the_interpreter_is_not_held_up_by_it():
+    work = record("work", workers=4, slots=4.0, busy=0.97, cpu=0.9, capacity=400.0)
+    verdicts = {c.verdict for c in shared_ceilings([work], model(work, work=0.01))}
+    assert "gil_limited" not in verdicts
+
+
+def test_a_stage_whose_time_goes_into_handing_over_is_told_so():
+    work = record("work", busy=0.2, overhead=0.75)
+    other = record("other", starved=0.9, capacity=500.0)
+    found = judge([work, other], SOURCE, [], model(work, other), 19.0)
+    assert found["verdict"] == "handoff_limited"
+    assert "one stage" in found["todo"]
+
+
+def test_stages_that_wait_for_each_other_are_balanced():
+    def varying(rng, _row):
+        return rng.expovariate(1.0)
+
+    pipeline = Pipeline([])
+    for name in "abcd":
+        pipeline = pipeline.map(same, name=name, queue=1)
+    report = pipeline.simulate(dict.fromkeys("abcd", varying), items=3000, seed=1)
+    assert report.bottleneck.verdict == "balanced"
+    assert 0.4 < report.steady.rate < 0.7, "small queues and varying times lower what 1 / slowest stage promises"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_slot_is_always_in_exactly_one_state(seed):
+    def varying(rng, _row):
+        return rng.expovariate(1.0)
+
+    stages = [
+        StageSpec("map", same, "a", workers=3, rate=RateLimit(2.0)),
+        StageSpec("map", same, "b", workers=2, needs="key", key=lambda row: row % 3),
+        StageSpec("map", same, "c", queue=1, timeout=3.0),
+    ]
+    plan = make_plan(PipelineSpec("p", (*stages, StageSpec("sink", same, "d")), on_error="skip", window=9))
+    looked = []
+
+    def look(engine):
+        for stage in engine.stages:
+            total = sum(stage.meter.times(run.now).values())
+            total += sum(run.now - slot.mark for slot in stage.slots if slot.tickets)
+            looked.append(total - len(stage.slots) * run.now)
+
+    run = VirtualRun(plan, range(300), {name: varying for name in "abcd"}, seed=seed, on_event=look)
+    run.run()
+    assert max(map(abs, looked)) < 1e-6 * run.now
+    report = make_report(run.engine, "p", run.now)
+    for stage in report.stages:
+        assert sum(stage[state] for state in STATES) == pytest.approx(1.0)
+    assert sum(report.source[state] for state in report.source) == pytest.approx(1.0)
+
+
+def test_a_stall_is_shown_at_once():
+    plan = make_plan(PipelineSpec("p", (StageSpec("map", same, "a"), StageSpec("sink", same, "b"))))
+    run = VirtualRun(plan, range(100), {"a": lambda _rng, row: 1000.0 if row == 10 else 0.001})
+    seen = []
+    run.at(1.0, lambda: seen.append(make_report(run.engine, "p", run.now)))
+    run.run()
+    stage = seen[0].stages[0]
+    assert stage.busy > 0.98
+    assert seen[0].stages[1].starved > 0.98
+    assert seen[0].queues[0].age > 0.98
+    assert seen[0].items.read > 10
+
+
+def test_a_level_is_weighted_by_time():
+    level = Level(0.0)
+    level.set(4, 1.0)
+    level.set(0, 3.0)
+    assert level.mean(4.0) == 2.0
+    assert level.most == 4
+
+
+def test_the_most_frequent_key_is_found_among_many():
+    heavy = Heavy()
+    for number in range(100_000):
+        heavy.add("hot" if number % 10 == 0 else number)
+    assert max(heavy.counts, key=heavy.counts.__getitem__) == "hot"
+    assert heavy.counts["hot"] / heavy.seen == pytest.approx(0.1, abs=1 / 256)
+
+
+def test_a_report_is_written_and_read_again(tmp_path):
+    report = three().simulate({"first": 1.0, "middle": 2.0, "last": 1.5})
+    report.to_json(tmp_path / "report.json")
+    again = Report.from_json(tmp_path / "report.json")
+    assert again.to_dict() == report.to_dict()
+    assert str(again) == str(report)
+    assert again.what_if({"middle": 2}).rate == pytest.approx(1 / 1.5)
