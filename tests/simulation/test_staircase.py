@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from headway import Pipeline
 from headway.core.plan import make_plan
 from headway.core.spec import PipelineSpec, StageSpec
 from headway.sim.driver import VirtualRun
-from headway.watch.report import fractions
+from headway.watch.figures import fractions
 
 TIMES = {"read": 2.0, "parse": 1.0, "process": 4.0, "write": 3.0}
 ROWS = 1000
@@ -67,3 +68,54 @@ def test_slot_states_add_up_to_the_whole_time_and_name_the_bottleneck() -> None:
     assert read["blocked"] > 0.4
     assert parse["blocked"] > 0.7
     assert write["starved"] == pytest.approx(0.25, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("changed", "process", "write", "fill", "rate", "named"),
+    [
+        ({}, 1, 1, 10.0, 1 / 4, "process"),
+        ({"parse": 0.5}, 1, 1, 9.5, 1 / 4, "process"),
+        ({"read": 1.0}, 1, 1, 9.0, 1 / 4, "process"),
+        ({"process": 3.0}, 1, 1, 9.0, 1 / 3, "process"),
+        ({}, 3, 1, 10.0, 1 / 3, "write"),
+        ({}, 3, 2, 10.0, 1 / 2, "read"),
+    ],
+)
+def test_the_report_has_the_exact_rate_and_names_the_right_stage(
+    changed: dict[str, float], process: int, write: int, fill: float, rate: float, named: str
+) -> None:
+    report = pipeline(process, write).simulate(TIMES | changed)
+    assert report.fill == fill
+    assert report.steady.rate == rate
+    assert (report.bottleneck.stage, report.bottleneck.confirmed) == (named, True)
+    assert report.bottleneck.ceiling == pytest.approx(rate)
+
+
+def pipeline(process: int = 1, write: int = 1) -> Pipeline[int]:
+    return (
+        Pipeline(list[int]())
+        .map(lambda row: row, name="read")
+        .map(lambda row: row, name="parse")
+        .map(lambda row: row, name="process", workers=process)
+        .map(lambda row: row, name="write", workers=write)
+    )
+
+
+def test_what_if_climbs_the_staircase() -> None:
+    report = pipeline().simulate(TIMES)
+    three = report.what_if({"process": 3})
+    assert three.rate == pytest.approx(1 / 3)
+    assert three.low <= 1 / 3 <= three.high
+    assert three.next_bottleneck == "write"
+    both = report.what_if({"process": 3, "write": 2})
+    assert (both.rate, both.next_bottleneck) == (pytest.approx(1 / 2), "read")
+    assert report.what_if[0].change == "workers: process=2"
+    assert report.what_if[0].rate == pytest.approx(1 / 3)
+    assert [row.next_bottleneck for row in report.what_if] == ["write", "read"]
+
+
+def test_workers_for_a_rate_are_the_fewest() -> None:
+    report = pipeline().simulate(TIMES)
+    assert report.workers_for(0.25) == {}
+    assert report.workers_for(1 / 3) == {"process": 2}
+    assert report.workers_for(0.5) == {"process": 2, "write": 2}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headway import Pipeline, RateLimit
-from headway.core.meter import Heavy, Level
 from headway.core.plan import make_plan
 from headway.core.spec import PipelineSpec, StageSpec
+from headway.gauges import Heavy, Level
 from headway.sim.driver import VirtualRun
 from headway.watch.ceilings import shared_ceilings
 from headway.watch.report import Report, make_report
@@ -183,7 +183,7 @@ def test_every_slot_is_always_in_exactly_one_state(seed):
             total += sum(run.now - slot.mark for slot in stage.slots if slot.tickets)
             looked.append(total - len(stage.slots) * run.now)
 
-    run = VirtualRun(plan, range(300), {name: varying for name in "abcd"}, seed=seed, on_event=look)
+    run = VirtualRun(plan, range(300), dict.fromkeys("abcd", varying), seed=seed, on_event=look)
     run.run()
     assert max(map(abs, looked)) < 1e-6 * run.now
     report = make_report(run.engine, "p", run.now)

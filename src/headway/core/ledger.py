@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.core.block import Block
-from headway.core.meter import Histogram, Spans
+from headway.gauges import Histogram, Spans
 
 
 @dataclass(slots=True)

@@ -8,9 +8,9 @@ from typing import Any
 from headway.core.batch import Batcher
 from headway.core.engine import Engine
 from headway.core.ledger import Timeline
-from headway.core.meter import Histogram
 from headway.core.spec import BatchSpec, StageSpec, UnbatchSpec
 from headway.core.stage import Stage
+from headway.gauges import Histogram
 from headway.text import shown
 from headway.watch.where import find
 
