@@ -34,4 +34,6 @@ def simulate(plan: Plan, service: Services, items: Any, seed: int) -> Report:
                 f"stage {name!r}: a time is 0 or more seconds, or a function of (random, value), not {times!r}"
             )
     run = VirtualRun(plan, range(items), service, seed=seed, modelled=gives).run()
-    return make_report(run.engine, plan.spec.name, run.now)
+    report = make_report(run.engine, plan.spec.name, run.now)
+    report.calls = run.log
+    return report

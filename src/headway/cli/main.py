@@ -30,6 +30,8 @@ COMMANDS = {
     "rejects": ("headway.cli.rejects:rejects_command", "Show, export or retry the rows that imports set aside."),
     "run": ("headway.cli.run:run_command", "Run a pipeline from a Python file or module."),
     "plan": ("headway.cli.plan:plan_command", "Show what would run, and why."),
+    "simulate": ("headway.cli.simulate:simulate_command", "Run a pipeline given as times on a virtual clock."),
+    "what-if": ("headway.cli.what_if:what_if_command", "Predict what other numbers of workers would give."),
     "demo": ("headway.cli.demo:demo_command", "Generate a file, import it, check every row."),
 }
 """Subcommand -> where it is defined, and the line of it that `headway --help` shows."""

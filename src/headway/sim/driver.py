@@ -267,9 +267,8 @@ class VirtualRun:
             job = replace(job, values=job.values[:count], tags=job.tags[:count])
         if isinstance(worker.caller, Modelled):
             answer = worker.caller.answer(job)
-            answer.started, answer.stopped = running.started, self.now
-            return answer
-        answer = drive(worker.caller.run(job, cell))
+        else:
+            answer = drive(worker.caller.run(job, cell))
         at, ran = running.started, answer.taken + answer.parked
         for tag, end in zip(job.tags[:ran], running.ends, strict=False):
             self.log.append((slot.stage.spec.name, slot.number, tag, at, end))

@@ -92,6 +92,6 @@ def told_s(seconds: float | None) -> str:
     if seconds is None:
         return "?"
     for factor, unit in ((1, "s"), (1e3, "ms")):
-        if seconds * factor >= 1:
+        if seconds * factor >= 0.9995:
             return f"{seconds * factor:.3g} {unit}"
     return f"{seconds * 1e6:.3g} µs"

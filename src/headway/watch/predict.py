@@ -20,6 +20,8 @@ simulator: list[Simulator] = []
 
 SEEDS = 3
 LEAST_ERROR = 0.05
+NEAR = 0.99
+"""A target counts as reached from this share of it."""
 MOST_WORKERS = 4096
 
 
@@ -147,14 +149,15 @@ class Predictor:
         for _ in range(64):
             low = self.ceilings(workers)[0]
             made = self.predict(workers, seeds=1)
-            if made.rate >= target:
+            if made.rate >= NEAR * target:
                 return {name: count for name, count in workers.items() if count != self.workers(name)}
             if low.verdict not in ("stage_limited", "sink_limited") or low.stage not in self.scalable():
                 return Unreachable(target, made.rate, low.because)
             now = workers.get(low.stage, self.workers(low.stage))
             more = max(now + 1, int(now * target / low.rate))
             if more > MOST_WORKERS:
-                return Unreachable(target, made.rate, f"{low.stage} would need more than {MOST_WORKERS} workers")
+                best = low.rate * MOST_WORKERS / now
+                return Unreachable(target, best, f"{low.stage} would need more than {MOST_WORKERS} workers")
             workers[low.stage] = more
         return Unreachable(target, made.rate, "what is gained by each worker becomes too little")
 

@@ -41,7 +41,8 @@ class Report:
     Times are seconds, rates rows of the source per second, states of slots fractions of their time that add
     up to 1 (``cpu`` is the part of ``busy`` on a processor). Fields are attributes; `to_dict` has the same as
     plain data. ``dead_letters`` are the failures that were set aside in memory, ``states`` those of each scan
-    by stage and key (None without one), ``ignored`` what an inline run did not do.
+    by stage and key (None without one), ``ignored`` what an inline run did not do, ``calls`` those of a
+    simulation: (stage, slot, row, from, to).
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Report:
     ) -> None:
         self._data = data
         self._what_if: WhatIf | None = None
+        self.calls: list[tuple[str, int, Any, float, float]] = []
         self.states: dict[str, dict[Any, Any]] = states if states is not None else {}
         self.dead_letters: list[Failure] = dead_letters if dead_letters is not None else []
 
