@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 
 import headway
-from headway import Pipeline, PlanError, Reject
+from headway import Pipeline, PlanError, Reject, Retry, RetryAfter
 from headway.importer.job import ImportJob, import_file
 from headway.importer.lookup import FAILED_FOR_S, Cache, Entry, Finder, Lookup
-from headway.importer.lookup import _Tries as Retry
 from support.importing import query
 
 # ---------------------------------------------------------------- one process
@@ -90,7 +89,7 @@ async def test_a_failed_call_is_made_again_and_what_keeps_failing_is_known_for_a
         return calls[key]
 
     cache = Cache(10)
-    finder = Finder(made(value, retry=Retry(3, ConnectionError, 0.0)), cache)
+    finder = Finder(made(value, retry=Retry(3, on=ConnectionError, backoff=0.0)), cache)
     found = await finder.find(["late", "bad"])
     assert (found["late"], calls) == (Entry(3), Counter(late=3, bad=3))
     assert isinstance(found["bad"].error, ConnectionError)
@@ -113,6 +112,23 @@ async def test_what_is_no_reason_to_try_again_fails_at_once(error: BaseException
     found = await Finder(made(value, retry=Retry(5, on=OSError)), Cache(10)).find(["a"])
     assert found["a"].error is error
     assert calls == ["a"]
+
+
+@on_a_loop
+async def test_a_look_up_may_ask_to_be_called_later_up_to_a_limit() -> None:
+    calls: list[str] = []
+
+    async def value(key: str) -> str:
+        calls.append(key)
+        if calls.count(key) < 4 or key == "never":
+            raise RetryAfter(0.001)
+        return key.upper()
+
+    found = await Finder(made(value, retry=Retry(1, max_pause=0.005)), Cache(10)).find(["a", "never"])
+    assert found["a"].value == "A"
+    assert isinstance(found["never"].error, RetryAfter)
+    assert calls.count("a") == 4
+    assert calls.count("never") == 6
 
 
 @on_a_loop
@@ -171,7 +187,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"key": "k", "workers": 0}, "workers is a whole number from 1, not 0"),
     ({"key": "k", "cache": 1.5}, "cache is a whole number from 1"),
     ({"key": "k", "timeout": -1}, "timeout is a number of seconds above 0"),
-    ({"key": "k", "retry": 0}, "attempts is a whole number from 1"),
+    ({"key": "k", "retry": 0}, "attempts must be a whole number from 1"),
 ]
 
 
@@ -252,8 +268,8 @@ import json
 import os
 
 import headway
+from headway import Retry
 from headway import Reject
-from headway.importer.lookup import _Tries as Retry
 
 
 @headway.lookup(key="account", workers=10, timeout=TIMEOUT, retry=Retry(3, backoff=0.001))

@@ -19,43 +19,15 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from random import random
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-from headway.errors import PlanError
+from headway.core.policy import Retry
+from headway.errors import PlanError, RetryAfter
 from headway.importer.rowfunction import LOOKUP, Reject
 
 FAILED_FOR_S = 30.0
 """How long a key that failed counts as failed, before it is tried anew."""
-
-
-class Retry(Protocol):
-    """When a call is made again: the shape of `headway.Retry`."""
-
-    @property
-    def attempts(self) -> int: ...
-    @property
-    def on(self) -> type[BaseException] | tuple[type[BaseException], ...]: ...
-    @property
-    def backoff(self) -> float: ...
-    @property
-    def factor(self) -> float: ...
-    @property
-    def jitter(self) -> bool: ...
-    @property
-    def max_backoff(self) -> float: ...
-
-
-@dataclass(frozen=True)
-class _Tries:
-    """What a number of calls in all means."""
-
-    attempts: int
-    on: type[BaseException] = Exception
-    backoff: float = 0.1
-    factor: float = 2.0
-    jitter: bool = True
-    max_backoff: float = 30.0
 
 
 K = TypeVar("K", bound=Hashable)
@@ -90,7 +62,7 @@ def lookup(
     failed are set aside. Called or used in ``.map`` it takes a key and gives its value, from the same
     cache, or raises what the function raised.
     """
-    policy: Retry = _Tries(retry) if isinstance(retry, int) else retry
+    policy = Retry(retry) if isinstance(retry, int) else retry
     _check(key=key, workers=workers, timeout=timeout, cache=cache, attempts=policy.attempts)
 
     def decorate(function: Callable[[K], Awaitable[V]]) -> Callable[[K], Awaitable[V]]:
@@ -175,6 +147,7 @@ class Finder:
 
     def __init__(self, lookup: Lookup, cache: Cache, random: Callable[[], float] = random) -> None:
         self._lookup, self._cache, self._random = lookup, cache, random
+        self._paused: dict[Any, float] = {}  # seconds for which a key has asked to wait
         self._loop = asyncio.get_running_loop()
         self._queue: deque[tuple[Any, int]] = deque()
         self._waiting: dict[Any, list[_Wanted]] = {}
@@ -222,12 +195,15 @@ class Finder:
     def _again(self, key: Any, attempt: int, error: BaseException) -> bool:
         """Have a key called again after a pause, in which others have its place."""
         retry = self._lookup.retry
-        if attempt >= retry.attempts or isinstance(error, Reject) or not isinstance(error, retry.on):
+        if isinstance(error, RetryAfter):
+            asked = self._paused[key] = self._paused.get(key, 0.0) + error.seconds
+            if asked > retry.max_pause:
+                return False
+            self._loop.call_later(error.seconds, self._resume, key, attempt)
+            return True
+        if isinstance(error, Reject) or not retry.covers(error, attempt):
             return False
-        pause_s = min(retry.max_backoff, retry.backoff * retry.factor ** (attempt - 1))
-        if retry.jitter:
-            pause_s *= 0.5 + self._random() / 2
-        self._loop.call_later(pause_s, self._resume, key, attempt + 1)
+        self._loop.call_later(retry.pause_s(attempt, self._random), self._resume, key, attempt + 1)
         return True
 
     def _resume(self, key: Any, attempt: int) -> None:
@@ -242,6 +218,7 @@ class Finder:
 
     def _settle(self, key: Any, entry: Entry) -> None:
         self._cache.put(key, entry)
+        self._paused.pop(key, None)
         for wanted in self._waiting.pop(key):
             wanted.found[key] = entry
             wanted.missing -= 1
