@@ -19,6 +19,8 @@ from headway.text import message, shown
 
 STEADY_ROWS = 20
 """Fewer rows than this have no steady rate."""
+RUNS = 20
+"""Most runs of unfinished rows that are told in words."""
 
 
 class Record(dict[str, Any]):
@@ -71,6 +73,13 @@ class Report:
         """Write the report to `path`."""
         Path(path).write_text(json.dumps(self._data, indent=1) + "\n", encoding="utf-8")
 
+    @property
+    def summary(self) -> str:
+        """What was read, what was done, and the numbers of what was not, in one line."""
+        items = self._data["items"]
+        counts = ", ".join(f"{items[k]:,} {k}" for k in items if items[k] or k in ("read", "written"))
+        return ", ".join([counts, *_not_finished(self._data)])
+
     def __repr__(self) -> str:
         return f"<Report of {self._data['name']!r}: {self._data['state']}>"
 
@@ -111,8 +120,17 @@ def make_report(
          "message": message(f.error), "value": shown(f.value)}
         for f in engine.failures
     ]  # fmt: skip
+    data["unfinished"] = _unfinished(engine) if engine.finished else []
     data["complete"] = engine.complete
     return Report(data, dead_letters=dead_letters, states=states)
+
+
+def _unfinished(engine: Engine) -> list[list[int]]:
+    """First and last number of each run of rows that were read and not brought to their end."""
+    spans = engine.frontier.spans()
+    starts = [lo for lo, _ in spans[1:]] + [(engine.fates.read,)]
+    gaps = ((hi[0], lo[0] - (len(lo) == 1)) for (_, hi), lo in zip(spans, starts, strict=True))
+    return [[first, last] for first, last in gaps if first <= last]
 
 
 def _times(times: Timeline, now: float) -> dict[str, Any]:
@@ -221,6 +239,13 @@ def _bottleneck(stages: list[dict[str, Any]], engine: Engine) -> dict[str, Any] 
     return {"stage": stage["name"], "verdict": verdict, "confirmed": confirmed, "ceiling": ceiling, "because": because}
 
 
+def _not_finished(data: dict[str, Any]) -> list[str]:
+    """The numbers of the rows that were not finished, in words, if there are any."""
+    runs = [f"{first}" if first == last else f"{first} to {last}" for first, last in data["unfinished"]]
+    more = f" and {len(runs) - RUNS:,} more such runs" if len(runs) > RUNS else ""
+    return [f"not finished: {', '.join(runs[:RUNS])}{more}"] if runs else []
+
+
 def _lines(data: dict[str, Any]) -> list[str]:
     items = data["items"]
     rate = data["steady"]["rate"]
@@ -232,6 +257,7 @@ def _lines(data: dict[str, Any]) -> list[str]:
         speed = "no rate"
     counts = ", ".join(f"{items[k]:,} {k}" for k in items if items[k] or k in ("read", "written"))
     lines = [f"{data['name']}: {data['state']} in {data['elapsed']:.2f} s, {speed}", f"  {counts}"]
+    lines += [f"  {text}" for text in _not_finished(data)]
     if not data["complete"] and data["state"] != "running":
         lines.append("  the counts do not add up")
     neck = data["bottleneck"]
