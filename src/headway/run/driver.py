@@ -251,8 +251,8 @@ class Driver:
         slot = self.crew.slot_of(worker)
         if self._closing or slot is None:
             return
-        if not self.crew.is_open(worker):
-            self._on_broken(worker, why)
+        if not self.crew.is_open(worker) and getattr(why.error, "signal", None) is None:
+            self._on_broken(worker, why)  # its own doing; what is killed while it starts is followed by another
             return
         now = perf_counter()
         if not isinstance(why.error, ItemTimeout):

@@ -241,7 +241,8 @@ class ProcessWorker:
         self._outbox.put(None)
         if not self._stopping:
             self._report_death(child.pid, code, journal)
-        elif code != 0 and not self._forced:
+        elif code != 0 and not self._forced and (code > 0 or self._recipe.setup is not None):
+            # Killed while it ended: of a worker that has nothing to close nothing is lost.
             self._events.broken(self, raised(_death(self._recipe.name, child.pid, code)))
         self._over.set()
 
