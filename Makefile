@@ -9,7 +9,7 @@ ready := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test accept kill versions check format bench coverage changelog constraints clean
+.PHONY: help env demo test accept kill chaos versions check format bench coverage changelog constraints clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -34,6 +34,9 @@ versions:  ## the fast suite on every supported Python that is installed
 
 accept: $(ready)  ## the slow suite: full counts of the acceptance scenarios, 200,000 imported rows
 	$(bin)/python -m pytest -m slow $(ARGS)
+
+chaos: $(ready)  ## a thousand kills of real workers, at random moments (HEADWAY_KILLS=5000)
+	$(bin)/python -m pytest tests/chaos $(ARGS)
 
 check: $(ready)  ## lint, format, types, direction of imports
 	$(bin)/ruff check .

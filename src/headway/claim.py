@@ -184,8 +184,13 @@ class Cell:
             if self.began is None or self.began != began or self.job is None or self.out is None:
                 return None
             self.abandoned = True
+            job, out = self.job, self.out
         first, stop = self.span or (self.cursor, self.cursor + 1)
-        return self.out.without(self.job.ticket, first, stop, why, now)
+        return out.without(job.ticket, first, stop, why, now)
+
+    def end(self) -> None:
+        """The job has ended: let go of the contexts, which refer to this cell, and would keep its values with it."""
+        del self.base, self.context, self.coroutine
 
     def running(self) -> tuple[int, float, float | None] | None:
         """The call that runs: its ticket, when it began, the deadline of its item."""
@@ -236,17 +241,20 @@ def isolated(coroutine: Coroutine[Any, Any, T], cell: Cell) -> Generator[Any, An
     cell.base, cell.context, cell.coroutine = base, base.copy(), coroutine
     call: Callable[[Any], Any] = coroutine.send
     argument: Any = None
-    while True:
-        try:
-            asked = cell.context.run(call, argument)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-        call, argument = coroutine.send, None
-        if type(asked) is Enter:
-            cell.context = base.copy() if asked.context is None else asked.context
-            cell.context.run(current.set, cell)
-            continue
-        try:
-            argument = yield asked
-        except BaseException as error:
-            call, argument = coroutine.throw, error
+    try:
+        while True:
+            try:
+                asked = cell.context.run(call, argument)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            call, argument = coroutine.send, None
+            if type(asked) is Enter:
+                cell.context = base.copy() if asked.context is None else asked.context
+                cell.context.run(current.set, cell)
+                continue
+            try:
+                argument = yield asked
+            except BaseException as error:
+                call, argument = coroutine.throw, error
+    finally:
+        cell.end()

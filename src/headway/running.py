@@ -342,10 +342,10 @@ class Run(Generic[T]):
             self._raise()
             return
         if number == signal.SIGINT:
-            stopped: BaseException = KeyboardInterrupt()
+            stopped: BaseException = KeyboardInterrupt(self.report.summary)
             stopped.report = self.report  # type: ignore[attr-defined]
             raise stopped
-        raise self._with_report(Terminated("stopped by SIGTERM: " + str(self.report).splitlines()[0]))
+        raise self._with_report(Terminated(f"stopped by SIGTERM: {self.report.summary}"))
 
     def _with_report(self, error: BaseException) -> BaseException:
         if isinstance(error, RunError):
@@ -359,9 +359,7 @@ class Run(Generic[T]):
         if error is not None:
             raise_clean(self._with_report(error))
         if self._driver is not None and self._driver.aborted:
-            items = self.report.items
-            text = f"the run was aborted: {items.read} items read, {items.written} written, {items.unread} given up"
-            raise_clean(self._with_report(RunError(text)))
+            raise_clean(self._with_report(RunError(f"the run was aborted: {self.report.summary}")))
 
 
 class Terminated(RunError):

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-_FLAT = frozenset((int, float, bool, type(None), complex))
+FLAT = frozenset((int, float, bool, type(None), complex))
+"""Types whose values all have about the same few bytes."""
 
 
 def size_of(value: Any) -> int:
@@ -25,7 +26,7 @@ def sizes(values: Sequence[Any], size: Callable[[Any], int] | None = None) -> in
     if size is not None:
         return sum(one_size(size, value) for value in values)
     kinds = set(map(type, values))
-    if kinds <= _FLAT:
+    if kinds <= FLAT:
         return 28 * len(values)
     if kinds <= {str} or kinds <= {bytes}:
         return sum(map(len, values))
@@ -42,6 +43,6 @@ def one_size(size: Callable[[Any], int], value: Any) -> int:
 
 def largest(values: Sequence[Any], size: Callable[[Any], int] | None = None) -> int:
     """Bytes of the largest of `values`."""
-    if size is None and set(map(type, values)) <= _FLAT:
+    if size is None and set(map(type, values)) <= FLAT:
         return 28
     return max((one_size(size or size_of, value) for value in values), default=1)

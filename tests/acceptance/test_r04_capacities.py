@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
@@ -136,3 +137,35 @@ def test_an_output_of_an_inline_run_dies_as_soon_as_the_consumer_drops_it():
         del value
         assert refs[-1]() is None
     assert len(refs) == 500
+
+
+STAGES: dict[str, Any] = {
+    "map": lambda rows, mode: rows.map(lambda value: value, on=mode, workers=4, queue=2),
+    "filter": lambda rows, mode: rows.filter(lambda value: True, on=mode, workers=4, queue=2),
+    "flat_map": lambda rows, mode: rows.flat_map(lambda value: [value], on=mode, workers=2),
+    "scan": lambda rows, mode: rows.scan(lambda state, value: (state, value), 0, on=mode),
+    "map_batches": lambda rows, mode: rows.map_batches(lambda values: values, 5, on=mode),
+    "key": lambda rows, mode: rows.map(lambda value: value, on=mode, workers=3, key=lambda value: value.number % 3),
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("mode", KINDS)
+def test_nothing_of_an_item_that_has_left_waits_for_the_garbage_collector(mode, stage):
+    refs: list[weakref.ref[Any]] = []
+
+    def rows() -> Any:
+        for number in range(50):
+            values = [Value(number)]
+            refs.append(weakref.ref(values[0]))
+            yield values.pop()
+
+    gc.disable()
+    try:
+        for value in STAGES[stage](Pipeline(rows, window=16), mode):
+            number = value.number
+            del value
+            assert dies(refs[number]), number
+        assert [ref() for ref in refs] == [None] * 50
+    finally:
+        gc.enable()

@@ -58,6 +58,10 @@ class Window:
         by_bytes = max(1, (self.bytes_limit - self.nbytes) // self.largest) if self.largest else 1
         return max(0, min(self.items - self.used, by_bytes))
 
+    def each(self, rows: int) -> int:
+        """Bytes that each of `rows` may have so that all have room."""
+        return (self.bytes_limit - self.nbytes) // max(1, rows)
+
     def admit(self, rows: int, nbytes: int, largest: int) -> None:
         """Take a permit for each of `rows`."""
         self.used += rows

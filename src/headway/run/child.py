@@ -153,6 +153,7 @@ def main() -> None:
                     report.gaps[job.ticket] = gaps
                 queue.add(job)
                 tokens.put(True)
+                del job, rest  # values are not held while nothing comes
             elif kind == "resume":
                 queue.add(Job(rest[0], [], (), rest[1]), resumed=True)
                 tokens.put(True)

@@ -150,8 +150,13 @@ class Crew:
             return TaskWorker(recipe, events, name, self._warned, context)
         return ThreadWorker(recipe, events, name, context)
 
-    async def close(self, error: BaseException | None, *, commit: bool, aborted: bool, left_s: float) -> list[str]:
-        """Stop all and wait. Calls that were given up have `left_s` seconds; names what is left behind."""
+    async def close(
+        self, error: BaseException | None, *, commit: bool, aborted: bool, left_s: float, hurry: asyncio.Event
+    ) -> list[str]:
+        """Stop all and wait. Calls that were given up have `left_s` seconds; names what is left behind.
+
+        Set-ups and sinks may take their time to close, until `hurry` is set.
+        """
         for timer in self._setups.values():
             timer.cancel()
         here = [(slot, worker) for slot, worker in self._at.items() if worker not in self.zombies]
@@ -164,9 +169,20 @@ class Crew:
         left = [worker for worker, has in zip(given_up, ended, strict=True) if not has]
         for worker in workers:
             if worker not in given_up:
-                left += [] if await worker.join(PATIENT_S) else [worker]
+                left += [] if await _joined(worker, hurry, left_s) else [worker]
         for worker in self.zombies:
             worker.stop(error, commit=False)
             await worker.join(0.0)
         names = dict.fromkeys(self._slots[worker].stage.spec.name for worker in left if worker in self._slots)
         return [f"a call of stage {name!r} does not return; it is left behind" for name in names]
+
+
+async def _joined(worker: Worker, hurry: asyncio.Event, left_s: float) -> bool:
+    """Wait for `worker` to end, from when on `hurry` is set for no more than `left_s` seconds; whether it has."""
+    waiting = [asyncio.ensure_future(each) for each in (worker.join(PATIENT_S), hurry.wait())]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    ended = waiting[0].done()
+    for task in waiting:
+        task.cancel()
+    await asyncio.wait(waiting)
+    return waiting[0].result() if ended else await worker.join(left_s)

@@ -18,7 +18,7 @@ from headway.errors import Failure, InternalError, ItemTimeout, Raised, RunError
 from headway.run.blame import Blamed, ending_error, hopeless_error, one_error, source_error, worker_error
 from headway.run.crew import LEFT_BEHIND_S, Crew, recipe_of
 from headway.run.doctor import wedged
-from headway.run.mailbox import Mailbox
+from headway.run.mailbox import Mailbox, end
 from headway.run.restart import Restarts
 from headway.run.rounds import Rounds
 from headway.run.source import Reader, make_reader
@@ -28,6 +28,8 @@ from headway.text import told
 
 SOURCE_GRACE_S = 1.0
 """How long a drain waits for a read that is going on."""
+CLOSE_S = 60.0
+"""How long set-ups and sinks may take to close once a stop was asked for."""
 STALLED_S = 0.25
 """The same, of a run that has waited for its calls long enough."""
 
@@ -64,7 +66,7 @@ class Driver:
         self._reader: Reader | None = None
         self.unclosed: list[Blamed] = []
         """What could not be opened, committed or closed."""
-        self._aborted = self._closing = self._source_left = False
+        self._aborted = self._closing = self._source_left = self._asked_to_stop = False
         self._tick: asyncio.TimerHandle | None = None
         self._tick_at = 0.0
         self.mailbox: Mailbox | None = None
@@ -82,6 +84,7 @@ class Driver:
             self, self._outlet, self._packed,
             partial(recipe_of, size=self._size, budget=self.engine.window.budget, run=self.engine.plan.spec.name),
         )  # fmt: skip
+        self._hurry = asyncio.Event()
         self.mailbox = Mailbox(loop, self._after, self._fatal)
         for call, arguments in self._asked:
             call(*arguments)
@@ -98,7 +101,7 @@ class Driver:
             self._rounds = Rounds(self.engine, self.crew, self._post)
             self._rounds.begin(self._stall_after_s, self._end_with)
             if not self.engine.finished:
-                self._reader = make_reader(self._source, self.mailbox, self._on_rows, self._on_end)
+                self._reader = make_reader(self._source, self.mailbox, self._on_rows, self._on_end, self._size)
                 self._reader.start()
                 self._after()
                 await self._over
@@ -213,8 +216,8 @@ class Driver:
         self.engine.done(answer.ticket, answer, perf_counter())
 
     def _on_ready(self, worker: Any) -> None:
-        if self.crew.open(worker) and not self._opened.done():
-            self._opened.set_result(None)
+        if self.crew.open(worker):
+            end(self._opened)
 
     def _on_broken(self, worker: Any, why: Raised) -> None:
         what = "clean-up" if self.crew.is_open(worker) else "set-up"
@@ -248,8 +251,8 @@ class Driver:
         slot = self.crew.slot_of(worker)
         if self._closing or slot is None:
             return
-        if not self.crew.is_open(worker):
-            self._on_broken(worker, why)
+        if not self.crew.is_open(worker) and getattr(why.error, "signal", None) is None:
+            self._on_broken(worker, why)  # its own doing; what is killed while it starts is followed by another
             return
         now = perf_counter()
         if not isinstance(why.error, ItemTimeout):
@@ -282,7 +285,10 @@ class Driver:
 
     def _stop(self, mode: Mode, timeout_s: float) -> None:
         if self.engine.finished:
+            if mode == "abort":  # what closes may hang
+                self._abandon()
             return
+        self._asked_to_stop = True
         self.engine.stop(mode, perf_counter(), timeout_s)
         if mode == "drain":
             if self._reader is not None:
@@ -321,9 +327,9 @@ class Driver:
 
     def _abandon(self) -> None:
         self._aborted = True
+        self._hurry.set()
         self.engine.stop("abort", perf_counter())
-        if not self._opened.done():
-            self._opened.set_result(None)
+        end(self._opened)
 
     def _fatal(self, error: BaseException) -> None:
         """A part of Headway itself failed: end at once and say so."""
@@ -335,21 +341,17 @@ class Driver:
         else:
             self._errors.append(error)
         self._aborted = True
-        for future in (self._opened, self._over):
-            if not future.done():
-                future.set_result(None)
+        end(self._opened, self._over)
 
     def _after(self) -> None:
         """What is due once no event waits."""
         if self.engine.finished:
-            if not self._over.done():
-                self._over.set_result(None)
-            if not self._opened.done():
-                self._opened.set_result(None)
+            end(self._over, self._opened)
             return
         if self._reader is None:
             return
-        self._reader.grant(self._offered + self.engine.wants())
+        wants = self.engine.wants()
+        self._reader.grant(self._offered + wants, self.engine.window.each(wants))
         due = self.engine.next_deadline()
         if self._tick is not None and (due is None or due != self._tick_at):
             self._tick.cancel()
@@ -382,7 +384,10 @@ class Driver:
             if not await self._reader.join(0.0 if self._source_left else LEFT_BEHIND_S):
                 left_behind.append("the source is still in a read that does not return")
         reason = self._errors[0] if self._errors else None
-        left_behind += await self.crew.close(reason, commit=commit, aborted=self._aborted, left_s=self._left_s)
+        if self._asked_to_stop:
+            self._loop.call_later(CLOSE_S, self._hurry.set)
+        how = {"commit": commit, "aborted": self._aborted}
+        left_behind += await self.crew.close(reason, **how, left_s=self._left_s, hurry=self._hurry)
         assert self.mailbox is not None
         while self.mailbox.waiting:  # noqa: ASYNC110 - the loop itself runs what closing has reported
             await asyncio.sleep(0)

@@ -116,6 +116,7 @@ class ExecutorWorker:
             return
         if self._queue.settle(job, answer):
             self._events.answered(self, answer)
+            self._queue.forget()
         else:
             self._events.zombie(self, alive=False)
         self._next()

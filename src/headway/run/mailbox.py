@@ -53,3 +53,10 @@ class Mailbox:
             self._after()
         except BaseException as error:
             self._failed(error)
+
+
+def end(*futures: asyncio.Future[None]) -> None:
+    """What waits for `futures` goes on."""
+    for future in futures:
+        if not future.done():
+            future.set_result(None)

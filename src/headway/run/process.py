@@ -217,12 +217,12 @@ class ProcessWorker:
             pipe.send_bytes(pack_states(self._recipe.states))
             while (message := self._outbox.get()) is not None:
                 if message[0] == "job":
-                    job: Job = message[1]
-                    message = ("job", pack_job(job, list(map(len, job.values)) if batched else None))
+                    message = ("job", _packed_job(message[1], batched=batched))
                 elif message[0] == "stack":
                     self._asked.append(message[1])
                     message = message[:1]
                 pipe.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+                del message  # values are not held while nothing is to be sent
         except OSError:  # the child is gone: the reading thread reports it
             while self._outbox.get() is not None:
                 pass
@@ -241,7 +241,8 @@ class ProcessWorker:
         self._outbox.put(None)
         if not self._stopping:
             self._report_death(child.pid, code, journal)
-        elif code != 0 and not self._forced:
+        elif code != 0 and not self._forced and (code > 0 or self._recipe.setup is not None):
+            # Killed while it ended: of a worker that has nothing to close nothing is lost.
             self._events.broken(self, raised(_death(self._recipe.name, child.pid, code)))
         self._over.set()
 
@@ -254,6 +255,7 @@ class ProcessWorker:
                 self._stopping = True
                 self._events.broken(self, late_setup(self._recipe.setup_timeout))
                 self._begin(self._end_child)
+            rest: list[Any] = []  # values are not held while nothing comes
             kind, *rest = pickle.loads(pipe.recv_bytes())
             if kind == "answer":
                 if rest[1] is not None:
@@ -288,6 +290,10 @@ class ProcessWorker:
         if job is not None:
             answer, cursor = journal.rebuild(self._recipe, job)
         self._events.died(self, why, answer, cursor)
+
+
+def _packed_job(job: Job, *, batched: bool) -> bytes:
+    return pack_job(job, list(map(len, job.values)) if batched else None)
 
 
 def _death(stage: str, pid: int, code: int) -> WorkerDied:

@@ -12,9 +12,12 @@ import inspect
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from sys import maxsize
 from typing import Any, Protocol
 
 from headway.run.mailbox import Mailbox
+from headway.size import FLAT, one_size, size_of
 
 READ_AT_ONCE = 1024
 """Most rows that `Source.read` is asked for at once."""
@@ -29,8 +32,8 @@ class Reader(Protocol):
     def take(self) -> list[Any]:
         """The rows that have come since."""
 
-    def grant(self, total: int) -> None:
-        """Read until `total` rows were read since the start."""
+    def grant(self, total: int, each: int) -> None:
+        """Read until `total` rows were read since the start, or one of more than `each` bytes, which is to be taken first."""
 
     def stop(self) -> None:
         """Read no more and close the source; a read that blocks is left alone."""
@@ -73,14 +76,21 @@ def _is_rows(source: Any) -> bool:
 
 
 def make_reader(
-    source: Any, mailbox: Mailbox, on_rows: Callable[[], None], on_end: Callable[[BaseException | None], None]
+    source: Any,
+    mailbox: Mailbox,
+    on_rows: Callable[[], None],
+    on_end: Callable[[BaseException | None], None],
+    size: Callable[[Any], int] | None = None,
 ) -> Reader:
-    """The reader for `source`. `on_rows` and `on_end` are called on the loop; after `on_end` no rows come."""
+    """The reader for `source`. `on_rows` and `on_end` are called on the loop; after `on_end` no rows come.
+
+    `size`: the user's own function for the bytes of a row.
+    """
     if hasattr(source, "__aiter__"):
-        return TaskReader(source, mailbox, on_rows, on_end)
+        return TaskReader(source, mailbox, on_rows, on_end, size)
     if type(source) in (list, tuple, range):
-        return MemoryReader(source, mailbox, on_rows, on_end)
-    return ThreadReader(source, mailbox, on_rows, on_end)
+        return MemoryReader(source, mailbox, on_rows, on_end, size)
+    return ThreadReader(source, mailbox, on_rows, on_end, size)
 
 
 class _Reader:
@@ -92,17 +102,26 @@ class _Reader:
         mailbox: Mailbox,
         on_rows: Callable[[], None],
         on_end: Callable[[BaseException | None], None],
+        size: Callable[[Any], int] | None,
     ) -> None:
         self.rows: deque[Any] = deque()
         self._source, self._mailbox, self._on_rows, self._on_end = source, mailbox, on_rows, on_end
-        self._granted = self._read = 0
+        self._granted = self._read = self._taken = self._large = 0
+        self._each = maxsize
+        self._size = partial(one_size, size) if size is not None else size_of
         self._stopping = self._told = False
 
     def take(self) -> list[Any]:
         """The rows that have come, on the loop."""
         self._told = False
         pop = self.rows.popleft
-        return [pop() for _ in range(len(self.rows))]
+        rows = [pop() for _ in range(len(self.rows))]
+        self._taken += len(rows)
+        return rows
+
+    def _full(self) -> bool:
+        """Whether no more may be read before the loop has taken what there is, or has granted more."""
+        return self._read >= self._granted or self._large > self._taken
 
 
 class MemoryReader(_Reader):
@@ -114,8 +133,8 @@ class MemoryReader(_Reader):
         """Nothing is to be started."""
         self._tell()
 
-    def grant(self, total: int) -> None:
-        """Allow rows up to the number `total`."""
+    def grant(self, total: int, each: int) -> None:
+        """Allow rows up to the number `total`; their bytes are there already."""
         self._granted = total
         self._tell()
 
@@ -162,9 +181,9 @@ class ThreadReader(_Reader):
         """Start the thread."""
         self._thread.start()
 
-    def grant(self, total: int) -> None:
+    def grant(self, total: int, each: int) -> None:
         """Allow rows up to the number `total`; it may be less than before."""
-        self._granted = total
+        self._granted, self._each = total, each
         if self._waiting:
             self._wake.set()
 
@@ -186,9 +205,9 @@ class ThreadReader(_Reader):
 
     def _may_read(self) -> bool:
         """Wait for a grant; False when the reading is to end."""
-        while self._read >= self._granted and not self._stopping:
+        while self._full() and not self._stopping:
             self._waiting = True
-            if self._read >= self._granted and not self._stopping:
+            if self._full() and not self._stopping:
                 self._wake.wait()
             self._wake.clear()
             self._waiting = False
@@ -219,14 +238,17 @@ class ThreadReader(_Reader):
     def _iterate(self, rows: Iterator[Any]) -> None:
         if not self._may_read():
             return
-        push = self.rows.append
+        push, size = self.rows.append, self._size
         for read, row in enumerate(rows, 1):
+            large = type(row) not in FLAT and size(row) > self._each
             push(row)
             self._read = read
+            if large:
+                self._large = read
             if not self._told:
                 self._told = True
                 self._mailbox.post(self._on_rows)
-            if (read >= self._granted or self._stopping) and not self._may_read():
+            if (large or read >= self._granted or self._stopping) and not self._may_read():
                 return
 
     def _fetch(self) -> None:
@@ -236,6 +258,8 @@ class ThreadReader(_Reader):
                 return
             self.rows.extend(rows)
             self._read += len(rows)
+            if any(self._size(row) > self._each for row in rows):
+                self._large = self._read
             if not self._told:
                 self._told = True
                 self._mailbox.post(self._on_rows)
@@ -253,9 +277,9 @@ class TaskReader(_Reader):
         """Start the task."""
         self._task = asyncio.get_running_loop().create_task(self._main(), name="headway-source")
 
-    def grant(self, total: int) -> None:
+    def grant(self, total: int, each: int) -> None:
         """Allow rows up to the number `total`."""
-        self._granted = total
+        self._granted, self._each = total, each
         self._wake.set()
 
     def stop(self) -> None:
@@ -277,11 +301,13 @@ class TaskReader(_Reader):
         try:
             rows = self._source.__aiter__()
             while True:
-                while self._read >= self._granted:
+                while self._full():
                     self._wake.clear()
                     await self._wake.wait()
                 self.rows.append(await rows.__anext__())
                 self._read += 1
+                if self._size(self.rows[-1]) > self._each:
+                    self._large = self._read
                 if not self._told:
                     self._told = True
                     self._mailbox.post(self._on_rows)

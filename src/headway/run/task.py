@@ -125,6 +125,9 @@ class TaskWorker:
         if self._task is None:
             return True
         await asyncio.wait([self._task, self._gone], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if not (self._task.done() or self._gone.done()):  # it opens or closes something that does not come to an end
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=self._recipe.grace)
         done = self._task.done()
         if done and not self._task.cancelled() and self._task.exception() is not None:
             raise self._task.exception()  # type: ignore[misc]
@@ -190,7 +193,8 @@ class TaskWorker:
                 self._events.answered(self, answer)
                 if not asynchronous:
                     self._check(answer)
-            del answer  # its values are to go when the consumer lets go of them
+                self._cell = Cell()
+            del answer, job  # values are to go when the consumer lets go of them
             await asyncio.sleep(0)  # other slots, the driver and the user's own tasks get their turn
 
     def _take_back(self) -> None:

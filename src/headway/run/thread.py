@@ -60,6 +60,10 @@ class JobQueue:
                 self._halted = max(self._halted, job.epoch)
             return not self.cell.abandoned
 
+    def forget(self) -> None:
+        """The job that ran last has been answered: do not hold its values."""
+        self.cell = self._new_cell(threading.Lock())
+
     def recall(self, ticket: int) -> Answer | None:
         """Stop the job of `ticket`. If it has not started, the answer is ready at once."""
         with self._lock:
@@ -223,9 +227,10 @@ def serve(
                 continue
             if queue.settle(job, answer):
                 events.answered(worker, answer)
+                queue.forget()
             else:
                 events.zombie(worker, alive=False)
-            del answer  # its values are to go when the consumer lets go of them
+            del answer, job, taken, cell  # values are to go when the consumer lets go of them
     finally:
         # A sink is one object: where this worker was given up, it is its successor's to close.
         if session is not None and not (queue.cell.abandoned and recipe.is_sink):

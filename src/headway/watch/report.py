@@ -118,6 +118,13 @@ class Report:
         """Write the report to `path`."""
         Path(path).write_text(json.dumps(self._whole(), indent=1) + "\n", encoding="utf-8")
 
+    @property
+    def summary(self) -> str:
+        """What was read, what was done, and the numbers of what was not, in one line."""
+        items = self._data["items"]
+        counts = ", ".join(f"{items[k]:,} {k}" for k in items if items[k] or k in ("read", "written"))
+        return ", ".join([counts, *show.not_finished(self._data)])
+
     def __repr__(self) -> str:
         return f"<Report of {self._data['name']!r}: {self._data['state']}>"
 
@@ -161,5 +168,14 @@ def make_report(
          "message": message(f.error), "value": shown(f.value)}
         for f in engine.failures
     ]  # fmt: skip
+    data["unfinished"] = _unfinished(engine) if engine.finished else []
     data["complete"] = engine.complete
     return Report(data, dead_letters=dead_letters, states=states)
+
+
+def _unfinished(engine: Engine) -> list[list[int]]:
+    """First and last number of each run of rows that were read and not brought to their end."""
+    spans = engine.frontier.spans()
+    starts = [lo for lo, _ in spans[1:]] + [(engine.fates.read,)]
+    gaps = ((hi[0], lo[0] - (len(lo) == 1)) for (_, hi), lo in zip(spans, starts, strict=True))
+    return [[first, last] for first, last in gaps if first <= last]

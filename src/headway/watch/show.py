@@ -15,11 +15,23 @@ COLOURS = {
 }  # fmt: skip
 
 
+RUNS = 20
+"""Most runs of unfinished rows that are told in words."""
+
+
+def not_finished(data: Mapping[str, Any]) -> list[str]:
+    """The numbers of the rows that were not finished, in words, if there are any."""
+    runs = [f"{first}" if first == last else f"{first} to {last}" for first, last in data.get("unfinished", [])]
+    more = f" and {len(runs) - RUNS:,} more such runs" if len(runs) > RUNS else ""
+    return [f"not finished: {', '.join(runs[:RUNS])}{more}"] if runs else []
+
+
 def lines(data: Mapping[str, Any]) -> list[str]:
     """The report in a dozen lines: counts, rate, the bottleneck and why, what to change, the stages."""
     items = data["items"]
     counts = ", ".join(f"{items[k]:,} {k}" for k in items if items[k] or k in ("read", "written"))
     out = [f"{data['name']}: {data['state']} in {data['elapsed']:.2f} s, {speed(data)}", f"  {counts}"]
+    out += [f"  {text}" for text in not_finished(data)]
     if not data["complete"] and data["state"] != "running":
         out.append("  the counts do not add up")
     neck = data["bottleneck"]
