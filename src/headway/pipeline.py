@@ -241,6 +241,13 @@ class Pipeline(Generic[T]):
         )
         return self._copy(replace(self._spec, steps=steps))
 
+    def with_mode(self, mode: Literal["concurrent", "inline"]) -> Pipeline[T]:
+        """The same pipeline, run concurrently or with every stage on the calling thread."""
+        How(mode=mode)
+        copy = self._copy(self._spec)
+        copy.__dict__["_mode"] = mode
+        return copy
+
     # ---- running
 
     def plan(self) -> Plan:

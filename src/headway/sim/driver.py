@@ -40,7 +40,8 @@ class _Running:
 
 @dataclass(slots=True)
 class _Worker:
-    caller: Caller | Modelled
+    caller: Any  # a `Caller`, or what has its methods
+    recipe: Any = None
     queue: deque[Job | tuple[int, int]] = field(default_factory=deque)
     running: _Running | None = None
     recalled: set[int] = field(default_factory=set)
@@ -97,22 +98,28 @@ class VirtualRun:
 
     def run(self) -> VirtualRun:
         """Run to the end. Raises InternalError if nothing can happen before the run has ended."""
-        engine, heap, pop = self.engine, self._heap, heapq.heappop
+        engine = self.engine
         self._read()
         while not engine.finished:
             deadline = engine.next_deadline()
-            if heap and (deadline is None or heap[0][0] <= deadline):
-                self.now, _, event, arguments = pop(heap)
-                event(*arguments)
-            elif deadline is not None:
+            if not self.step(deadline):
+                if deadline is None:
+                    raise InternalError("stalled: nothing is running, nothing is due, and the run has not ended")
                 self.now = max(self.now, deadline)
                 engine.tick(self.now)
-            else:
-                raise InternalError("stalled: nothing is running, nothing is due, and the run has not ended")
             if self._on_event is not None:
                 self._on_event(engine)
             self._read()
         return self
+
+    def step(self, until: float | None = None) -> bool:
+        """Let the next event happen, if there is one, and not behind `until`; whether one did."""
+        heap = self._heap
+        if not heap or (until is not None and heap[0][0] > until):
+            return False
+        self.now, _, event, arguments = heapq.heappop(heap)
+        event(*arguments)
+        return True
 
     def stop(self, mode: Literal["drain", "cancel", "abort"], timeout: float = 0.0) -> None:
         """Ask the run to stop, as at this moment."""
