@@ -21,7 +21,7 @@ from headway.call import Caller, drive, is_async, raised
 from headway.claim import Cell
 from headway.core.block import DROP, Tag
 from headway.core.ticket import Answer, Job
-from headway.errors import Raised
+from headway.errors import Failure, Raised
 from headway.run.wire import Gaps, Pack, local, pack_gaps, part_of, portable, unpack_gaps
 from headway.run.worker import Recipe
 
@@ -202,7 +202,7 @@ class Writer:
     def recording(self, recipe: Recipe) -> Callable[..., Any]:
         """The stage's function, writing the outcome of each call. Flat, since it runs once for each row."""
         fn, words, times, memory, clock = recipe.fn, self._words, self._times, self._journal.memory, perf_counter
-        turn = _TURNS.get(recipe.kind)
+        turn, members = _TURNS.get(recipe.kind), recipe.kind == "map_batches"
         pack, dropped = Pack("result"), _quick(DROP)
         quick: Callable[[Any], bytes] = _quick
 
@@ -226,7 +226,7 @@ class Writer:
                 return quick(result)
             except BaseException:
                 quick = pack
-                return pack(result)
+                return pack(sendable(result, pack) if members else result)
 
         def failed(error: BaseException, state: int) -> None:
             if error.__traceback__ is not None:
@@ -262,6 +262,19 @@ class Writer:
             return result
 
         return call_async if is_async(fn) else call
+
+
+def sendable(results: list[Any], pack: Callable[[Any], bytes]) -> list[Any]:
+    """`results` of a batch, with a failure in the place of each member that cannot be sent: the others stand."""
+    members = []
+    for member in results:
+        try:
+            pack(member)
+        except BaseException as error:
+            record = raised(member.error if type(member) is Failure else error)
+            member = Failure(local(*portable(record)).error)
+        members.append(member)
+    return members
 
 
 _quick: Callable[[Any], bytes] = partial(pickle.dumps, protocol=pickle.HIGHEST_PROTOCOL)
