@@ -236,7 +236,9 @@ class Pipeline(Generic[T]):
             if name not in names:
                 raise PlanError(f"there is no stage {name!r}; there are {', '.join(map(repr, names)) or 'none'}")
         steps = tuple(
-            replace(step, workers=workers[step.name]) if isinstance(step, StageSpec) and step.name in workers else step
+            replace(step, workers=workers[step.name], most=0)
+            if isinstance(step, StageSpec) and step.name in workers
+            else step
             for step in self._steps
         )
         return self._copy(replace(self._spec, steps=steps))

@@ -50,13 +50,15 @@ class How:
     metrics: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("ui", "checkpoint", "job", "target_rate", "trace", "metrics"):
+        for name in ("ui", "checkpoint", "job", "trace", "metrics"):
             if getattr(self, name):
                 raise PlanError(f"{name}= is not available in this version")
         if self.progress not in (True, False, "rich", "log"):
             raise PlanError(f'progress must be True, False, "rich" or "log", not {self.progress!r}')
         if self.drain_timeout < 0:
             raise PlanError(f"drain_timeout must be 0 or more seconds, not {self.drain_timeout!r}")
+        if self.target_rate is not None and not seconds(self.target_rate):
+            raise PlanError(f"target_rate must be above 0 rows a second, or None, not {self.target_rate!r}")
         if self.stall_after is not None and not seconds(self.stall_after):
             raise PlanError(f"stall_after must be above 0 seconds, or None, not {self.stall_after!r}")
         if self.mode not in (None, "concurrent", "inline"):
@@ -90,7 +92,7 @@ class Run(Generic[T]):
         self._outlet = outlet
         self._driver = Driver(
             self._plan, open_rows(self._source), outlet=outlet, set_aside=self._letters.take, size=self._size,
-            drain_timeout_s=self._how.drain_timeout, stall_after_s=self._how.stall_after, packed=self._packed,
+            drain_timeout_s=self._how.drain_timeout, stall_after_s=self._how.stall_after, target_rate=self._how.target_rate, packed=self._packed,
         )  # fmt: skip
         return self._driver
 

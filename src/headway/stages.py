@@ -11,13 +11,17 @@ from headway.call import is_async
 from headway.core.policy import RateLimit, Retry, seconds, whole
 from headway.core.spec import Kind, StageSpec, Step
 from headway.errors import PlanError
+from headway.machine import cores
 from headway.run.worker import Recipe
+
+MOST_TASKS = 256
+"""Most tasks of an async stage with ``workers="auto"``."""
 
 
 class StageOptions(TypedDict, total=False):
     """What every stage takes. See `Pipeline` for what each option means."""
 
-    workers: int
+    workers: int | tuple[int, int] | Literal["auto"]
     on: Literal["auto", "task", "thread", "process"] | Executor
     needs: Literal["none", "key", "input"]
     key: str | Callable[[Any], Any] | None
@@ -66,6 +70,7 @@ def make_stage(
     if options.get("on", "auto") == "auto":
         asynchronous = is_async(fn.write) if sink else is_async(fn)
         options["on"] = "task" if asynchronous else "thread"
+    options |= _workers(name, options.pop("workers", 1), options["on"])
     if options.get("key") is not None and options.get("needs", "none") == "none":
         options["needs"] = "key"
     return StageSpec(kind, fn, unique(name, steps), initial=initial, **options)
@@ -76,8 +81,6 @@ def _check_options(name: str, options: dict[str, Any]) -> None:
     for option, value in options.items():
         if option not in OPTIONS:
             raise PlanError(f"stage {name!r}: there is no option {option}=; there are {', '.join(OPTIONS)}")
-        if option == "workers" and (value == "auto" or isinstance(value, tuple)):
-            raise PlanError(f"stage {name!r}: workers={value!r} is not available in this version; give a number")
         if option == "on" and not isinstance(value, str | Executor):
             raise PlanError(f"stage {name!r}: on= is a kind of worker or an Executor, not {value!r}")
         if option == "on" and value == "ray":
@@ -91,6 +94,22 @@ def _check_options(name: str, options: dict[str, Any]) -> None:
         if not seconds(rate):
             raise PlanError(f"stage {name!r}: rate is a number of calls a second or a RateLimit, not {rate!r}")
         options["rate"] = RateLimit(rate)
+
+
+def _workers(name: str, workers: Any, on: Any) -> dict[str, int]:
+    """The number of workers, or the fewest and the most of them."""
+    if workers == "auto":
+        return {
+            "workers": 1,
+            "most": {"task": MOST_TASKS, "process": cores()}.get(on, 4 * cores()) if isinstance(on, str) else 1,
+        }
+    if isinstance(workers, tuple):
+        if len(workers) != 2 or not all(map(whole, workers)) or workers[0] > workers[1]:
+            raise PlanError(f'stage {name!r}: workers is a number, (fewest, most) or "auto", not {workers!r}')
+        return {"workers": workers[0], "most": workers[1] if workers[1] > workers[0] else 0}
+    if isinstance(workers, str):
+        raise PlanError(f'stage {name!r}: workers is a number, (fewest, most) or "auto", not {workers!r}')
+    return {"workers": workers}
 
 
 def _name(fn: Any, kind: str) -> str:

@@ -90,7 +90,7 @@ class Plan:
         """Most rows in flight, and most children. `capacities`: the sum of the queues now (None: at their largest)."""
         if isinstance(self.spec.window, int):
             return self.spec.window
-        slots = sum(s.spec.workers for s in self.stages)
+        slots = sum(s.spec.width for s in self.stages)
         if capacities is None:
             capacities = sum(s.spec.queue or LARGE_QUEUE for s in self.stages)
         batches = sum(s.size for s in self.spec.steps if isinstance(s, BatchSpec))
@@ -188,9 +188,9 @@ class _Planner:
 
     def _keeps(self, step: StageSpec, need: Level) -> tuple[bool, bool, bool]:
         """Whether a stage keeps the order it is given, has lanes, and holds everything during a pause."""
-        lanes = not isinstance(need, str) and not self.batched and (step.workers > 1 or _retries(step))
+        lanes = not isinstance(need, str) and not self.batched and (step.width > 1 or _retries(step))
         holds = need != "none" and not lanes
-        return step.workers == 1 and not lanes and (holds or not _retries(step)), lanes, holds
+        return step.width == 1 and not lanes and (holds or not _retries(step)), lanes, holds
 
     def _edge(self, target: str, need: Level, reason: str) -> None:
         placed, why = None, reason
@@ -215,7 +215,7 @@ class _Planner:
             first = self.spec.steps.index(behind[0])
             between = [s for s in self.spec.steps[index + 1 : first + 1] if isinstance(s, StageSpec)]
             self.batched = True
-            plain = all(s.workers == 1 and (s is behind[0] or not _retries(s)) for s in between)
+            plain = all(s.width == 1 and (s is behind[0] or not _retries(s)) for s in between)
             self.batched = False
             need = self._need(behind[0]) if len(behind) == 1 and plain else "input"
             reason = f"{behind[0].name}, behind it, is in {_order(need)}"
@@ -225,17 +225,17 @@ class _Planner:
 
     def _stage(self, step: StageSpec) -> None:
         last, need = step is self.spec.steps[-1], self._need(step)
-        if step.key is not None and self.batched and step.workers > 1:
+        if step.key is not None and self.batched and step.width > 1:
             raise PlanError(
                 f"stage {step.name!r}: a batch holds items of several keys, and two batches at once may hold the same; "
                 "set workers=1, or put the keyed stage before the batch"
             )
-        if last and need == "input" and step.workers > 1:
+        if last and need == "input" and step.width > 1:
             raise PlanError(
-                f'{step.name}: one worker writes in input order; set workers=1, or order="none" for {step.workers}'
+                f'{step.name}: one worker writes in input order; set workers=1, or order="none" for {step.width}'
             )
-        if need != "none" and step.key is None and step.workers > 1:
-            raise PlanError(f"{step.name}: give key= to write in the order of a key with {step.workers} workers")
+        if need != "none" and step.key is None and step.width > 1:
+            raise PlanError(f"{step.name}: give key= to write in the order of a key with {step.width} workers")
         reason = f"{step.name} takes items in any order"
         if need != "none":
             reason = f"{step.name} {'is in' if last else 'relies on'} {_order(need)}"
@@ -252,9 +252,7 @@ class _Planner:
         self.intake = []
         if not keeps:
             self.level = ("key", step.key) if lanes else "none"
-            self.lost = (
-                f"{step.name}, with {step.workers} workers," if step.workers > 1 else f"{step.name}, with retries,"
-            )
+            self.lost = f"{step.name}, with {step.width} workers," if step.width > 1 else f"{step.name}, with retries,"
         if step.kind in ("flat_map", "map_batches"):
             self.batched = False
 

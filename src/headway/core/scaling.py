@@ -25,7 +25,9 @@ def scaled(spec: PipelineSpec, name: str, workers: int) -> Plan:
         if isinstance(step, StageSpec) and step.name == name:
             if step.kind == "consume" or (step.kind == "sink" and not callable(step.fn)):
                 raise PlanError(f"{name!r} has one worker, which cannot be changed")
-            steps = tuple(replace(s, workers=workers) if s is step else s for s in steps)
+            steps = tuple(
+                replace(s, workers=workers, most=s.most and max(s.most, workers)) if s is step else s for s in steps
+            )
     return make_plan(replace(spec, steps=steps))
 
 

@@ -25,6 +25,7 @@ class StageSpec:
 
     ``key`` is a function or the name of a column, item or attribute; ``initial`` the first state of a
     scan, or a function that makes it. ``timeout`` holds for each call, ``deadline`` for an item from its birth.
+    ``most``: up to so many workers while it runs (0: `workers`).
     ``queue`` is a capacity in runnable items (behind a batch: in batches), None: by the engine.
     ``max_failures`` is a count, or a share of the items below 1 as a float, armed after 100 items.
     """
@@ -33,6 +34,7 @@ class StageSpec:
     fn: Any
     name: str
     workers: int = 1
+    most: int = 0
     on: Any = "auto"
     needs: str = "none"
     queue: int | None = None
@@ -57,6 +59,7 @@ class StageSpec:
         check(
             f"stage {self.name!r}",
             workers=(whole(self.workers), self.workers, "a whole number from 1"),
+            most=(self.most == 0 or self.most >= self.workers, self.most, f"at least {self.workers}, the fewest"),
             on=_one_of(self.on if isinstance(self.on, str) else "auto", WORKER_KINDS),
             needs=_one_of(self.needs, ("none", "key", "input")),
             queue=(self.queue is None or whole(self.queue), self.queue, "a whole number from 1"),
@@ -79,6 +82,11 @@ class StageSpec:
             if refused:
                 raise PlanError(f"stage {self.name!r}: {text}")
 
+    @property
+    def width(self) -> int:
+        """The most workers that it may have, by which its order is planned."""
+        return max(self.workers, self.most)
+
     def _refused(self) -> list[tuple[bool, str]]:
         """What does not go together, and what would."""
         known = isinstance(self.key, str) or callable(self.key)
@@ -86,9 +94,9 @@ class StageSpec:
             (self.key is not None and not known, f"key is a name or a function, not {self.key!r}"),
             (self.needs == "key" and self.key is None, 'needs="key" goes with key=, a name or a function'),
             (
-                self.needs == "input" and self.workers > 1,
+                self.needs == "input" and self.width > 1,
                 (
-                    f'needs="input" relies on input order and so has one worker, not {self.workers}: set workers=1, '
+                    f'needs="input" relies on input order and so has one worker, not {self.width}: set workers=1, '
                     "give key= if order by key is enough, or take the part that needs no order out into a stage of its own"
                 ),
             ),
@@ -102,8 +110,8 @@ class StageSpec:
                 "retry= of a flat_map goes with atomic=True, since children that have left cannot be taken back",
             ),
             (
-                self.kind == "scan" and self.on == "process" and self.workers > 1,
-                f'its state cannot be in {self.workers} processes; set workers=1, or on="thread"',
+                self.kind == "scan" and self.on == "process" and self.width > 1,
+                f'its state cannot be in {self.width} processes; set workers=1, or on="thread"',
             ),
             (self.hedge and not self.idempotent, "hedge=True makes a call twice; it goes with idempotent=True"),
         ]

@@ -22,6 +22,7 @@ from headway.run.mailbox import Mailbox, end
 from headway.run.restart import Restarts
 from headway.run.rounds import Rounds
 from headway.run.source import Reader, make_reader
+from headway.run.tuner import Tuner
 from headway.run.worker import Worker
 from headway.size import largest, sizes
 from headway.text import told
@@ -52,12 +53,13 @@ class Driver:
         size: Callable[[Any], int] | None = None,
         drain_timeout_s: float = 30.0,
         stall_after_s: float | None = None,
+        target_rate: float | None = None,
         packed: dict[str, bytes] | None = None,
     ) -> None:
         self.engine = Engine(plan, self, perf_counter(), measure=partial(sizes, size=size))
         self._source, self._outlet, self._size = source, outlet, size
         self._set_aside, self._drain_timeout_s, self._packed = set_aside, drain_timeout_s, packed or {}
-        self._stall_after_s = stall_after_s
+        self._stall_after_s, self._target_rate = stall_after_s, target_rate
         self._rounds: Rounds | None = None
         self._restarts: dict[int, Restarts] = {}
         self._left_s = LEFT_BEHIND_S
@@ -100,6 +102,7 @@ class Driver:
                 await self._opened
             self._rounds = Rounds(self.engine, self.crew, self._post)
             self._rounds.begin(self._stall_after_s, self._end_with)
+            self._rounds.tune(Tuner(self.engine, self._target_rate))
             if not self.engine.finished:
                 self._reader = make_reader(self._source, self.mailbox, self._on_rows, self._on_end, self._size)
                 self._reader.start()

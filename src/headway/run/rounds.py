@@ -12,6 +12,7 @@ from headway.errors import StallError
 from headway.run.crew import Crew
 from headway.run.doctor import Doctor
 from headway.run.limits import sweep
+from headway.run.tuner import EVERY_S, Tuner
 
 
 class Rounds:
@@ -37,6 +38,19 @@ class Rounds:
                 stalled(error)
             else:
                 self._at(perf_counter() + doctor.every_s, look)
+
+        look()
+
+    def tune(self, tuner: Tuner) -> None:
+        """Look now and then whether stages should have other numbers of workers."""
+        if not tuner.wanted:
+            return
+
+        def look() -> None:
+            now = perf_counter()
+            for stage, workers in tuner.look(now):
+                self._engine.scale(stage, workers, now)
+            self._at(perf_counter() + EVERY_S, look)
 
         look()
 

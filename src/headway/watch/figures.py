@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from headway.core.batch import Batcher
@@ -11,19 +10,12 @@ from headway.core.ledger import Timeline
 from headway.core.spec import BatchSpec, StageSpec, UnbatchSpec
 from headway.core.stage import Stage
 from headway.gauges import Histogram
+from headway.machine import cores
 from headway.text import shown
 from headway.watch.where import find
 
 STEADY_ROWS = 20
 """Fewer rows than this have no steady rate."""
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        return os.cpu_count() or 1
 
 
 def quantiles(times: Histogram) -> dict[str, float | None]:
