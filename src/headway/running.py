@@ -21,9 +21,11 @@ from headway.io.deadletter import Letters
 from headway.run.driver import Driver, Mode
 from headway.run.loop import run_on_own_loop
 from headway.run.outlet import Discard, LoopOutlet, ThreadOutlet
+from headway.run.recording import RecordingDriver
 from headway.run.source import open_rows
 from headway.run.stop import SignalStops
 from headway.watch.progress import Progress
+from headway.watch.recorder import Recorder
 from headway.watch.report import Report, make_report
 
 T = TypeVar("T")
@@ -50,13 +52,17 @@ class How:
     metrics: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("ui", "checkpoint", "job", "trace", "metrics"):
+        for name in ("ui", "checkpoint", "job", "metrics"):
             if getattr(self, name):
                 raise PlanError(f"{name}= is not available in this version")
         if self.progress not in (True, False, "rich", "log"):
             raise PlanError(f'progress must be True, False, "rich" or "log", not {self.progress!r}')
         if self.drain_timeout < 0:
             raise PlanError(f"drain_timeout must be 0 or more seconds, not {self.drain_timeout!r}")
+        if self.mode == "inline" and self.trace:
+            raise PlanError(
+                'trace= records a concurrent run; leave it out with mode="inline", where calls follow each other'
+            )
         if self.target_rate is not None and not seconds(self.target_rate):
             raise PlanError(f"target_rate must be above 0 rows a second, or None, not {self.target_rate!r}")
         if self.stall_after is not None and not seconds(self.stall_after):
@@ -83,6 +89,7 @@ class Run(Generic[T]):
         self._task: asyncio.Task[None] | None = None
         self._crash: BaseException | None = None
         self._letters = Letters(how.dead_letters)
+        self._recorder = Recorder(how.trace, name, perf_counter()) if how.trace else None
         self._iterated = False
         self._sink = plan.stages[-1].spec.kind != "consume"
 
@@ -90,10 +97,13 @@ class Run(Generic[T]):
 
     def _make(self, outlet: Any) -> Driver:
         self._outlet = outlet
-        self._driver = Driver(
+        made = RecordingDriver if self._recorder is not None else Driver
+        self._driver = made(
             self._plan, open_rows(self._source), outlet=outlet, set_aside=self._letters.take, size=self._size,
             drain_timeout_s=self._how.drain_timeout, stall_after_s=self._how.stall_after, target_rate=self._how.target_rate, packed=self._packed,
         )  # fmt: skip
+        if self._recorder is not None and isinstance(self._driver, RecordingDriver):
+            self._driver.notes = self._recorder
         return self._driver
 
     def start_thread(self, outlet: Any) -> Self:
@@ -130,7 +140,7 @@ class Run(Generic[T]):
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         left = self._leave(error)
         self._join()
-        self._letters.close()
+        self._close_files()
         self._raise_leaving(error, left)
 
     async def __aenter__(self) -> Self:
@@ -140,7 +150,7 @@ class Run(Generic[T]):
         left = self._leave(error)
         if self._task is not None:
             await self._task
-        self._letters.close()
+        self._close_files()
         self._raise_leaving(error, left)
 
     def _leave(self, error: BaseException | None) -> bool:
@@ -174,7 +184,7 @@ class Run(Generic[T]):
                 break
             yield hand.pop()
         self._join()
-        self._letters.close()
+        self._close_files()
         self._raise()
 
     def __aiter__(self) -> AsyncIterator[T]:
@@ -191,7 +201,7 @@ class Run(Generic[T]):
             yield hand.pop()
         if self._task is not None:
             await self._task
-        self._letters.close()
+        self._close_files()
         self._raise()
 
     def _begin_iteration(self, kind: type, form: str) -> None:
@@ -244,7 +254,7 @@ class Run(Generic[T]):
         if self._thread is None:
             raise HeadwayError("this run is on an event loop: use `await run.wait_async()`")
         self._join()
-        self._letters.close()
+        self._close_files()
         self._raise()
         return self.report
 
@@ -256,7 +266,7 @@ class Run(Generic[T]):
         else:
             while not self.ended:  # noqa: ASYNC110 - the run is on another thread, which may end at any time
                 await asyncio.sleep(0.005)
-        self._letters.close()
+        self._close_files()
         self._raise()
         return self.report
 
@@ -279,7 +289,7 @@ class Run(Generic[T]):
                 self._join()
                 raise
             finally:
-                self._letters.close()
+                self._close_files()
         self._raise_stopped(stops.first)
         return self.report
 
@@ -300,13 +310,18 @@ class Run(Generic[T]):
                 await asyncio.wait([self._task])
                 raise
             finally:
-                self._letters.close()
+                self._close_files()
         self._raise_stopped(stops.first)
         return self.report
 
     def _join(self, timeout: float | None = None) -> None:
         if self._thread is not None:
             self._thread.join(timeout)
+
+    def _close_files(self) -> None:
+        self._letters.close()
+        if self._recorder is not None:
+            self._recorder.close()
 
     def _refuse_inside(self) -> None:
         if _inside.get() is self:
@@ -328,6 +343,7 @@ class Run(Generic[T]):
                 return make_report(
                     self.driver.engine, self._name, perf_counter(),
                     dead_letters=self._letters.kept, states=self.driver.states(),
+                    trace=str(self._recorder.path) if self._recorder is not None else None,
                 )  # fmt: skip
             except RuntimeError:  # a collection changed while it was read: the loop's thread went on
                 continue

@@ -143,6 +143,7 @@ def make_report(
     dead_letters: list[Failure] | None = None,
     states: dict[str, dict[Any, Any]] | None = None,
     ignored: list[str] | None = None,
+    trace: str | None = None,
 ) -> Report:
     """The report of `engine` as it stands at `now`."""
     now = engine.times.stopped_at if engine.times.stopped_at is not None else now
@@ -169,7 +170,7 @@ def make_report(
         for f in engine.failures
     ]  # fmt: skip
     data["unfinished"] = _unfinished(engine) if engine.finished else []
-    data["complete"] = engine.complete
+    data["complete"], data["trace"] = engine.complete, trace
     return Report(data, dead_letters=dead_letters, states=states)
 
 
