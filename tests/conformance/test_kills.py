@@ -60,5 +60,5 @@ def test_a_worker_that_is_killed_while_it_closes_its_set_up_is_told():
         def __exit__(self, *error: object) -> None:
             die()
 
-    with pytest.raises(StageError, match="the clean-up of stage 'work' failed.*SIGKILL"):
+    with pytest.raises(StageError, match=r"the clean-up of stage 'work' failed.*SIGKILL"):
         Pipeline(range(20)).map(lambda value, _: value, name="work", on="process", setup=Connection).run()
