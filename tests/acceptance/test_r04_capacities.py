@@ -7,12 +7,13 @@ import gc
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from typing import Any
 
 import pytest
 
-from acceptance.scenario import MODES
+from acceptance.scenario import MODES, Tally
 from headway import Pipeline
 
 KINDS = ("task", "thread")
@@ -64,6 +65,27 @@ def test_three_stages_of_capacity_one_never_hold_more_than_their_places(mode):
     assert pipeline.collect() == list(range(100))
     assert live.now == 0
     assert live.peak <= 3 + 3 + 1
+
+
+def test_three_stages_in_processes_never_hold_more_than_their_places_either(tmp_path):
+    entered, left = Tally(tmp_path / "entered"), Tally(tmp_path / "left")
+
+    def first(value: int) -> int:
+        entered.bump()
+        live = entered.count - left.count
+        with (tmp_path / "live").open("a") as file:
+            file.write(f"{live}\n")
+        return value
+
+    def last(value: int) -> int:
+        time.sleep(0.05)
+        left.bump()
+        return value
+
+    options: dict[str, Any] = {"on": "process", "workers": 1, "queue": 1}
+    pipeline = Pipeline(range(50)).map(first, **options).map(lambda value: value, **options).map(last, **options)
+    assert pipeline.collect() == list(range(50))
+    assert max(map(int, (tmp_path / "live").read_text().split())) <= 3 + 3 + 1
 
 
 def peak_kb(mode: str, count: int) -> int:

@@ -66,7 +66,7 @@ class ProcessWorker:
         self._parked: dict[int, Job] = {}
         self._journal: Journal | None = None
         self._given_up: ItemTimeout | None = None
-        self._stopping = self._forced = False
+        self._stopping = self._forced = self._has_setup = False
         self._asked: deque[SimpleQueue[str]] = deque()
         self._over = threading.Event()
 
@@ -241,7 +241,7 @@ class ProcessWorker:
         self._outbox.put(None)
         if not self._stopping:
             self._report_death(child.pid, code, journal)
-        elif code != 0 and not self._forced and (code > 0 or self._recipe.setup is not None):
+        elif code != 0 and not self._forced and (code > 0 or self._has_setup):
             # Killed while it ended: of a worker that has nothing to close nothing is lost.
             self._events.broken(self, raised(_death(self._recipe.name, child.pid, code)))
         self._over.set()
@@ -272,6 +272,7 @@ class ProcessWorker:
             else:
                 until = None
                 if kind == "ready":
+                    self._has_setup = self._recipe.setup is not None
                     self._events.ready(self)
                 else:
                     self._events.broken(self, local(*rest))

@@ -30,8 +30,8 @@ class Restarts:
 
     @property
     def hopeless(self) -> int:
-        """The deaths without an item settled between, if there are so many that the run has to end."""
-        return len(self._barren) if len(self._barren) >= HOPELESS else 0
+        """The deaths without an item settled between, at the one that makes them so many that the run has to end."""
+        return HOPELESS if len(self._barren) == HOPELESS else 0
 
     def pause_s(self, now: float) -> float:
         """Seconds before the next worker is started."""
