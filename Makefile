@@ -1,7 +1,7 @@
 # Everything starts from a plain python3 (3.11 or newer):  make demo   make test
 PYTHON ?= python3
 VENV   ?= .venv
-JOBS   ?= 2
+JOBS   ?= 4
 ARGS   ?=
 
 bin   := $(VENV)/bin

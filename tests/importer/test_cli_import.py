@@ -350,7 +350,7 @@ def test_a_row_that_ends_its_process_fails_the_run_and_its_lines_are_named(headw
     write("rules.py", "import os\ndef f(row):\n    os._exit(7) if row.x == '2' else None\n    return row\n")
     status, _, err = headway("import", "a.csv", "--to", "a.db", "--process", "rules.py:f", "--workers", "1")
     assert status == 1
-    assert "a.csv, in lines 2 to 3: the worker process" in err
+    assert "a.csv, in lines 2 to 3: poison: 2 workers died of this item; the last time the worker process" in err
     assert "Range" not in err
     assert "exit code 7" in err
     assert "Traceback" not in err
