@@ -7,6 +7,9 @@ ARGS   ?=
 bin   := $(VENV)/bin
 ready := $(VENV)/.ready
 
+# Children start in half the time where the code is compiled once.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help env demo test accept kill chaos versions check format bench coverage changelog constraints clean

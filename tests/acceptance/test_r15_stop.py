@@ -277,7 +277,11 @@ def test_scaling_keeps_the_order_of_each_key(mode):
 
 def test_a_total_scan_cannot_be_scaled():
     go = threading.Event()
-    run = Pipeline(lambda: iter([go.wait(60)])).scan(lambda s, v: (s, v), 0, name="sum").start()
+
+    def rows():
+        yield go.wait(60)
+
+    run = Pipeline(rows).scan(lambda s, v: (s, v), 0, name="sum").start()
     with pytest.raises(PlanError, match="sum"):
         run.scale("sum", 2)
     with pytest.raises(PlanError, match="nowhere"):
