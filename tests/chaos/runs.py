@@ -343,7 +343,7 @@ class Chaos:
         else:
             assert plan.stop == "cancel", (report.state, where)
             seen = Counter((item.root, item.path) for item in self.outputs)
-            assert all(times == 1 for times in seen.values()), where
+            assert all(times == 1 for times in seen.values()), ([k for k, t in seen.items() if t > 1][:6], where)
             if plan.order == "input":
                 roots = [(item.root, item.path) for item in self.outputs]
                 assert roots == sorted(roots), where

@@ -153,6 +153,7 @@ class Dispatching(Recovery):
             if head is not None and not stage.keeps_total and head.lo < ticket.blocks[0].lo and stage.free_slot():
                 return False
             stage.parked.remove(ticket)
+            ticket.resumed = True
             self.tickets[ticket.number] = ticket
             self._grab(ticket, ticket.slot, mine, now)
             self._out.append((self._commands.resume, (ticket.slot, ticket.number, mine)))

@@ -193,6 +193,9 @@ class Recovery(Flow):
                 self._unhedge(ticket.twin, now)
                 continue
             del self.tickets[ticket.number]
+            if ticket is not running and ticket.resumed:  # its generator is gone with the worker
+                self._settle(ticket, Answer(0, 1, [], [], [(0, why)], started=now, stopped=now), now)
+                continue
             if ticket is not running:
                 self._settle(ticket, Answer(ticket.number, 0, started=now, stopped=now), now)
                 continue

@@ -86,6 +86,7 @@ class Ticket:
     base: int = 0
     expected: int = 0
     recalled: bool = False
+    resumed: bool = False
     attempt: int = 1
     lanes: list[Lane] = field(default_factory=list)
     twin: Ticket | None = None
