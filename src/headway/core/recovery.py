@@ -187,7 +187,10 @@ class Recovery(Flow):
         """Settle what the worker of `slot` had: the call at `cursor` failed, what it had not begun is queued again."""
         stage, tickets = slot.stage, list(slot.tickets)
         slot.halted = stage.touched = True
+        # Its last part may have come just before the death, and another ticket be in its hands since.
         running = tickets[0] if tickets and (cursor is not None or answer is not None) else None
+        if running is not None and answer is not None and running.number != answer.ticket:
+            running = None
         for ticket in reversed(tickets):
             if ticket.twin is not None:
                 self._unhedge(ticket.twin, now)
