@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test accept kill chaos versions check format bench coverage changelog constraints clean
+.PHONY: help env demo test accept kill chaos versions check format bench calibrate coverage changelog constraints clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -53,6 +53,9 @@ format: $(ready)  ## put the code into shape
 
 bench: $(ready)  ## ratios against plain Python, with targets (ARGS="handoff")
 	@$(bin)/python bench/run.py $(ARGS)
+
+calibrate: $(ready)  ## predictions against what then happens, over real pipelines; writes the table of the docs
+	@$(bin)/python bench/calibrate.py $(ARGS)
 
 coverage: $(ready)  ## the fast suite with line and branch coverage
 	$(bin)/coverage erase

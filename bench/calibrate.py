@@ -1,0 +1,219 @@
+"""`make calibrate`: predictions against what then happens, over real pipelines.
+
+Each pipeline runs as it is, is asked what more workers would give, and runs again with these. A prediction is
+right if it is within 10% of what was measured, or if that lies in its interval. Nothing is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway import Pipeline, RateLimit
+from measure import busy, machine
+
+SECONDS = 3.0
+"""About how long a run takes."""
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "calibration.md"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A pipeline: milliseconds of its calls by stage, what they do, and the workers to ask about."""
+
+    name: str
+    stages: dict[str, float]
+    verdict: str
+    ask: dict[str, int]
+    kind: str = "wait"
+    on: str = "thread"
+    options: dict[str, dict[str, Any]] | None = None
+    spread: str = "none"
+    order: str = "input"
+    window: int | None = None
+
+
+def waits(ms: float, spread: str) -> Callable[[Any], Any]:
+    """A call that waits."""
+
+    def call(row: Any) -> Any:
+        time.sleep(_drawn(ms, spread, row) / 1e3)
+        return row
+
+    return call
+
+
+def waits_async(ms: float, spread: str) -> Callable[[Any], Any]:
+    """An async call that waits."""
+
+    async def call(row: Any) -> Any:
+        await asyncio.sleep(_drawn(ms, spread, row) / 1e3)
+        return row
+
+    return call
+
+
+def computes(ms: float, _spread: str) -> Callable[[Any], Any]:
+    """A call that computes for about so long when it has a processor to itself."""
+    rounds = int(ms * ROUNDS_MS)
+
+    def call(row: Any) -> Any:
+        total = 0
+        for number in range(rounds):
+            total += number
+        return row
+
+    return call
+
+
+def _drawn(ms: float, spread: str, row: Any) -> float:
+    rng = random.Random(hash((row, ms)))
+    if spread == "exp":
+        return rng.expovariate(1 / ms)
+    if spread == "heavy":
+        return ms * (10.0 if rng.random() < 0.05 else 0.53)
+    return ms
+
+
+def _rounds_a_ms() -> float:
+    count, best = 200_000, float("inf")
+    for _ in range(5):
+        start, total = time.thread_time(), 0
+        for number in range(count):
+            total += number
+        best = min(best, time.thread_time() - start)
+    return count / (best * 1e3)
+
+
+ROUNDS_MS = _rounds_a_ms()
+
+
+def cases() -> list[Case]:
+    """All of them."""
+    four = {"read": 2.0, "parse": 1.0, "process": 4.0, "write": 3.0}
+    found = [
+        Case("staircase", four, "stage_limited", {"process": 3}),
+        Case("staircase, both", four, "stage_limited", {"process": 3, "write": 2}),
+        Case("staircase, tasks", four, "stage_limited", {"process": 3}, on="task"),
+        Case("staircase, tasks, both", four, "stage_limited", {"process": 3, "write": 2}, on="task"),
+        Case("staircase, processes", four, "stage_limited", {"process": 3}, on="process"),
+        Case("slow sink", {"a": 2, "b": 3, "c": 8}, "sink_limited", {"c": 2}),
+        Case("one stage", {"a": 5}, "sink_limited", {"a": 4}),
+        Case("one stage, tasks", {"a": 5}, "sink_limited", {"a": 8}, on="task"),
+        Case("one in ten", {"a": 1, "b": 10, "c": 1}, "stage_limited", {"b": 4}),
+        Case("one in ten, eight", {"a": 1, "b": 10, "c": 1}, "stage_limited", {"b": 8}),
+        Case("computes in threads", {"a": 1, "b": 8, "c": 1}, "gil_limited", {"b": 2}, kind="compute"),
+        Case("computes in threads, four", {"a": 1, "b": 8, "c": 1}, "gil_limited", {"b": 4}, kind="compute"),
+        Case("computes in one process", {"a": 20}, "sink_limited", {"a": 2}, kind="compute", on="process"),
+    ]
+    for spread in ("exp", "heavy"):
+        found += [
+            Case(f"{spread}: staircase", four, "stage_limited", {"process": 3}, spread=spread),
+            Case(f"{spread}: tasks", four, "stage_limited", {"process": 3}, spread=spread, on="task"),
+            Case(f"{spread}: slow middle", {"a": 2, "b": 8, "c": 2}, "stage_limited", {"b": 3}, spread=spread),
+            Case(f"{spread}: any order", {"a": 2, "b": 8, "c": 2}, "stage_limited", {"b": 3}, spread=spread, order="none"),
+            Case(f"{spread}: slow sink", {"a": 2, "b": 3, "c": 8}, "sink_limited", {"c": 2}, spread=spread, order="none"),
+            Case(f"{spread}: balanced, queues of 2", {"a": 4, "b": 4, "c": 4}, "balanced", {"a": 2, "b": 2, "c": 2},
+                 spread=spread, order="none", options={key: {"queue": 2} for key in "abc"}),
+        ]  # fmt: skip
+    found += [
+        Case("rate limit", {"a": 1, "b": 1}, "rate_limited", {"a": 4}, options={"a": {"rate": RateLimit(150.0)}}),
+        Case("rate limit beyond", {"a": 1, "b": 5}, "sink_limited", {"b": 4}, options={"a": {"rate": RateLimit(400.0)}}, order="none"),
+        Case("hot key", {"a": 5, "b": 1}, "key_limited", {"a": 8}, options={"a": {"key": hot, "workers": 4}}, order="none"),
+        Case("even keys", {"a": 8, "b": 1}, "stage_limited", {"a": 4}, options={"a": {"key": even, "workers": 2}}, order="none"),
+        Case("two workers each", {"a": 4, "b": 8}, "sink_limited", {"b": 4}, options={"a": {"workers": 2}, "b": {"workers": 2}}, order="none"),
+    ]  # fmt: skip
+    return found
+
+
+def hot(row: int) -> int:
+    """Half of the rows have one key."""
+    return 0 if row % 2 else row
+
+
+def even(row: int) -> int:
+    """Hundreds of keys."""
+    return row % 331
+
+
+def run(case: Case, workers: dict[str, int], rows: int) -> Any:
+    """One run with these workers."""
+    make = computes if case.kind == "compute" else waits_async if case.on == "task" else waits
+    pipeline: Pipeline[Any] = Pipeline(range(rows), window=case.window)
+    *names, last = case.stages
+    options: dict[str, Any]
+    for name in names:
+        options = {
+            "on": case.on,
+            **(case.options or {}).get(name, {}),
+            **({"workers": workers[name]} if name in workers else {}),
+        }
+        pipeline = pipeline.map(make(case.stages[name], case.spread), name=name, **options)
+    options = {
+        "on": case.on,
+        **(case.options or {}).get(last, {}),
+        **({"workers": workers[last]} if last in workers else {}),
+    }
+    many = options.get("workers", 1) > 1
+    order: Any = "none" if many and "key" not in options else case.order
+    return pipeline.to(make(case.stages[last], case.spread), name=last, order=order, **options).run()
+
+
+def rows_of(case: Case) -> int:
+    """Rows for a run of about SECONDS."""
+    per_row = max(ms / (case.options or {}).get(name, {}).get("workers", 1) for name, ms in case.stages.items())
+    return max(150, int(SECONDS * 1e3 / per_row))
+
+
+def main(names: list[str]) -> int:
+    """Run those named, or all, print the table and write the page if all were run."""
+    where = f"{machine()}." + (" The machine was busy with other work." if busy() else "")
+    print(where)
+    table = [
+        "| pipeline | verdict | measured | asked | predicted (interval) | then measured | off | |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    right = verdicts = total = 0
+    for case in cases():
+        if names and case.name not in names:
+            continue
+        total += 1
+        rows = rows_of(case)
+        first = run(case, {}, rows)
+        made = first.what_if(case.ask)
+        second = run(case, case.ask, max(rows, int(rows * min(4.0, made.rate / (first.steady.rate or first.rate)))))
+        rate = second.steady.rate or second.rate
+        off = made.rate / rate - 1
+        good = abs(off) <= 0.10 or made.low <= rate <= made.high
+        said = first.bottleneck.verdict
+        right += good
+        verdicts += said == case.verdict
+        asked = ", ".join(f"{name}={count}" for name, count in case.ask.items())
+        wrong = "" if said == case.verdict else f" (is {case.verdict})"
+        line = (
+            f"| {case.name} | {said}{wrong} | {first.steady.rate or first.rate:,.4g} | {asked} | "
+            f"{made.rate:,.4g} ({made.low:,.4g} to {made.high:,.4g}) | {rate:,.4g} | {off:+.0%} | {'' if good else 'missed'} |"
+        )
+        table.append(line)
+        print(line, flush=True)
+    summary = f"{right} of {total} predictions are within 10% of what was measured or have it in their interval; {verdicts} of {total} verdicts are right."
+    print(summary)
+    if not names:
+        PAGE.write_text(
+            "# Predictions and what happened\n\nMade by `make calibrate`: each pipeline runs, is asked what other numbers of workers would "
+            f"give, and runs with these. Rates are rows a second. Nothing is left out.\n\n{where}\n\n{summary}\n\n"
+            + "\n".join(table)
+            + "\n",
+            encoding="utf-8",
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
