@@ -124,6 +124,12 @@ class Predictor:
             self._off = min(1.25, max(0.25, self.rate / (self.ceilings({})[0].rate * reached[0])))
         return self._off
 
+    def _shaky(self, name: str) -> float:
+        """How far the time of handing over may change: it is half of it that the machine's other work decides."""
+        found = next((stage for stage in self._stages if stage["name"] == name), None)
+        held = found["busy"] + found["overhead"] if found is not None else 0.0
+        return float(found["overhead"] / held / 2) if found is not None and held > 0 else 0.0
+
     def predict(self, changes: Mapping[str, int], *, seeds: int = SEEDS) -> Prediction:
         """The rate with these numbers of workers. Raises ValueError for what cannot be changed."""
         self.check(changes)
@@ -133,7 +139,7 @@ class Predictor:
         rate = low.rate * share * off
         if low == self.ceilings({})[0]:  # what limits it now does so still
             rate = max(self.rate, rate)
-        width = max(LEAST_ERROR, abs(1 - off), (max(reached) - min(reached)) / share)
+        width = max(LEAST_ERROR, abs(1 - off), (max(reached) - min(reached)) / share) + self._shaky(low.stage)
         named = next((c for c in ceilings if c.rate <= low.rate * 1.0001 and c.verdict == "stage_limited"), low)
         return Prediction(
             rate,
