@@ -39,7 +39,7 @@ accept: $(ready)  ## the slow suite: full counts of the acceptance scenarios, 20
 	$(bin)/python -m pytest -m slow $(ARGS)
 
 chaos: $(ready)  ## a thousand kills of real workers, at random moments (HEADWAY_KILLS=5000)
-	$(bin)/python -m pytest tests/chaos $(ARGS)
+	$(bin)/python -m pytest -n $(JOBS) tests/chaos $(ARGS)
 
 check: $(ready)  ## lint, format, types, direction of imports
 	$(bin)/ruff check .
