@@ -35,22 +35,34 @@ def target(request: pytest.FixtureRequest, targets: Targets, tmp_path: Path) -> 
     return targets.fresh(request.param, tmp_path)
 
 
-ABOUT_PROCESSES = {"test_r09_killed_worker.py", "test_r10_time_limit.py", "test_r13_ctrl_c.py", "test_r21_processes.py"}
+MOST = {"acceptance": 8, "conformance": 70, "chaos": 4}
+"""Most tests of a file in the fast suite, by folder; the others run in `make accept`."""
+MOST_OF = {"test_endings.py": 14, "test_torture.py": 120, "test_sources.py": 40, "test_fates.py": 40}
+"""The same by file."""
 
 
 def pytest_collection_modifyitems(items):
-    """Starting processes is what takes long: most process variants run in the slow suite (`make accept`).
+    """Starting processes and servers is what takes long: the fast suite has a sample of what does, evenly spread.
 
-    Of the acceptance scenarios the first of each file is fast, but for scenarios about processes themselves;
-    of the conformance suite the first of each test.
+    Of process variants the first of each test is fast, of those on PostgreSQL the first of each file.
     """
-    seen = set()
+    files: dict[Path, list[pytest.Item]] = {}
     for item in items:
-        folder = item.path.parent.name
-        if folder not in ("acceptance", "conformance") or item.path.name in ABOUT_PROCESSES:
-            continue
-        if re.search(r"[\[-]process(?=[\]-])", item.nodeid):
-            place = item.path if folder == "acceptance" else item.nodeid.partition("[")[0]
+        if item.get_closest_marker("slow") is None:
+            files.setdefault(item.path, []).append(item)
+    for path, mine in files.items():
+        seen = set()
+        for item in list(mine):
+            process = re.search(r"[\[-]process(?=[\]-])", item.nodeid)
+            place = item.nodeid.partition("[")[0] if process else path if "postgresql" in item.nodeid else None
             if place in seen:
                 item.add_marker(pytest.mark.slow)
+                mine.remove(item)
             seen.add(place)
+            seen.discard(None)
+        most = MOST_OF.get(path.name, MOST.get(path.parent.name))
+        if most is not None and len(mine) > most:
+            kept = {mine[at * len(mine) // most] for at in range(most)}
+            for item in mine:
+                if item not in kept:
+                    item.add_marker(pytest.mark.slow)

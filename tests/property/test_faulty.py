@@ -12,7 +12,7 @@ import pytest
 
 from property.faulty import run_one
 
-SEEDS = int(os.environ.get("HEADWAY_SEEDS", "1000"))
+SEEDS = int(os.environ.get("HEADWAY_SEEDS", "500"))
 SHARE = 100
 
 

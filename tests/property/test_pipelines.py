@@ -12,7 +12,7 @@ import pytest
 
 from property.pipelines import run_one
 
-SEEDS = int(os.environ.get("HEADWAY_SEEDS", "1000"))
+SEEDS = int(os.environ.get("HEADWAY_SEEDS", "600"))
 SHARE = 100
 
 
