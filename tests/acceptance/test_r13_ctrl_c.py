@@ -213,6 +213,7 @@ for value in Pipeline(range(10_000_000)).map(work, on=sys.argv[1], workers=2):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_a_consumer_that_iterates_gets_python_s_own_interrupt_and_everything_is_cleaned_up(tmp_path, mode):
     with Script(tmp_path, ITERATED, mode) as script:

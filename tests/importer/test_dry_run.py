@@ -25,7 +25,7 @@ def command(
     Path("a.csv").write_text("id,amount,note\n1,1.50,x\n2,2.25,\n3,7,y\n")
 
     def run(*arguments: object) -> tuple[int, str, str]:
-        before = sorted(path.name for path in Path().iterdir())
+        before = sorted(path.name for path in Path().iterdir() if path.name != "__pycache__")
         with pytest.raises(SystemExit) as ended:
             main(["import", *map(str, arguments), "--dry-run"])
         assert sorted(path.name for path in Path().iterdir() if path.name != "__pycache__") == before, (
