@@ -76,15 +76,46 @@ class Discard(_Untimed):
         return True
 
 
+class _Hand:
+    """A job that the consumer takes value by value.
+
+    Values are claimed from one iterator, whose steps are atomic: whoever exhausts it first has taken the rest,
+    exactly. ``open`` holds one token, taken by whoever answers.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.items, self.open = job, iter(job.values), deque([True])
+        self.next, self.started = 0, perf_counter()
+
+    def pop(self) -> Any:
+        """The next value; IndexError at the end. What was taken is not held any longer."""
+        try:
+            value = next(self.items)
+        except StopIteration:
+            raise IndexError from None
+        if type(value) is not Kept:  # the engine counts those when the job is answered
+            self.job.values[self.next] = None
+        self.next += 1
+        return handed_over(value)
+
+    def close(self) -> Answer | None:
+        """End it here: the answer for what was taken, once."""
+        rest = len(list(self.items))
+        try:
+            self.open.pop()
+        except IndexError:
+            return None
+        taken = len(self.job.values) - rest
+        return Answer(self.job.ticket, taken, started=self.started, stopped=perf_counter())
+
+
 class Outlet(_Untimed):
     """Gives values to a consumer that asks for them one by one, on a thread of its own or on a loop."""
 
     def __init__(self) -> None:
         self.events: Events
-        self._job: Job | None = None
-        self._next = 0
-        self._started = 0.0
-        self._left = False
+        self._given: _Hand | None = None
+        self._hand: _Hand | None = None
 
     def start(self) -> None:
         """Nothing is to be opened."""
@@ -92,13 +123,16 @@ class Outlet(_Untimed):
 
     def submit(self, job: Job) -> None:
         """Offer a job to the consumer."""
-        self._put(job)
+        self._given = _Hand(job)
+        self._put(self._given)
 
     def resume(self, ticket: int, limit: int) -> None:
         """Never called: an outlet expands nothing."""
 
     def recall(self, ticket: int) -> None:
-        """The consumer answers when it leaves or has taken all."""
+        """Take back what the consumer has not taken yet."""
+        if self._given is not None and self._given.job.ticket == ticket:
+            self._answer(self._given)
 
     def stop(self, error: BaseException | None, *, commit: bool) -> None:
         """Tell the consumer that nothing more comes."""
@@ -108,29 +142,24 @@ class Outlet(_Untimed):
         """Nothing runs."""
         return True
 
-    def _put(self, job: Job | None) -> None:
+    def _put(self, hand: _Hand | None) -> None:
         raise NotImplementedError
 
     def _pop(self) -> Any:
-        """The next value of the job in hand; IndexError at its end. What was taken is not held any longer."""
-        job = self._job
-        if job is None or self._next >= len(job.values):
+        if self._hand is None:
             raise IndexError
-        value = job.values[self._next]
-        if type(value) is not Kept:  # the engine counts those when the job is answered
-            job.values[self._next] = None
-        self._next += 1
-        return handed_over(value)
+        return self._hand.pop()
 
-    def _begin(self, job: Job) -> None:
-        self._job, self._next, self._started = job, 0, perf_counter()
+    def _answer(self, hand: _Hand) -> None:
+        answer = hand.close()
+        if answer is not None:
+            self.events.answered(self, answer)
 
     def answer(self) -> None:
         """Answer for the job in hand: what was taken of it is done."""
-        if self._job is not None:
-            answer = Answer(self._job.ticket, self._next, started=self._started, stopped=perf_counter())
-            self._job = None
-            self.events.answered(self, answer)
+        hand, self._hand = self._hand, None
+        if hand is not None:
+            self._answer(hand)
 
 
 class ThreadOutlet(Outlet):
@@ -138,10 +167,10 @@ class ThreadOutlet(Outlet):
 
     def __init__(self) -> None:
         super().__init__()
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._hands: SimpleQueue[_Hand | None] = SimpleQueue()
 
-    def _put(self, job: Job | None) -> None:
-        self._jobs.put(job)
+    def _put(self, hand: _Hand | None) -> None:
+        self._hands.put(hand)
 
     def take(self) -> Any:
         """The next value. Raises IndexError when the run has no more."""
@@ -150,11 +179,10 @@ class ThreadOutlet(Outlet):
                 return self._pop()
             except IndexError:
                 self.answer()
-                job = self._jobs.get()
-                if job is None:
-                    self._jobs.put(None)
+                self._hand = self._hands.get()
+                if self._hand is None:
+                    self._hands.put(None)
                     raise
-                self._begin(job)
 
 
 class LoopOutlet(Outlet):
@@ -162,11 +190,11 @@ class LoopOutlet(Outlet):
 
     def __init__(self) -> None:
         super().__init__()
-        self._jobs: deque[Job | None] = deque()
+        self._hands: deque[_Hand | None] = deque()
         self._come = asyncio.Event()
 
-    def _put(self, job: Job | None) -> None:
-        self._jobs.append(job)
+    def _put(self, hand: _Hand | None) -> None:
+        self._hands.append(hand)
         self._come.set()
 
     async def take(self) -> Any:
@@ -176,14 +204,12 @@ class LoopOutlet(Outlet):
                 return self._pop()
             except IndexError:
                 self.answer()
-                while not self._jobs:
+                while not self._hands:
                     self._come.clear()
                     await self._come.wait()
-                job = self._jobs[0]
-                if job is None:
+                if self._hands[0] is None:
                     raise
-                self._jobs.popleft()
-                self._begin(job)
+                self._hand = self._hands.popleft()
 
 
 async def take_one(values: AsyncIterator[T], hand: list[T]) -> bool:
