@@ -19,6 +19,7 @@ from typing import Any
 
 from headway import DROP, Failure, ItemTimeout, Pipeline, Retry, WorkerDied, current_item
 from headway.errors import PlanError
+from headway.run.restart import HOPELESS
 from property.faulty import KEYS, Flaky, Item, Reference, add, booms, drops, fan, per_key
 from property.pipelines import Boom, mix
 
@@ -214,7 +215,6 @@ class Chaos:
         self.outputs: list[Item] = []
         self.letters: list[Failure] = []
         self.run: Any = None
-        self._last: dict[int, int] = {}
 
     def rows(self) -> Iterator[Item]:
         """The source."""
@@ -290,14 +290,17 @@ class Chaos:
             found = [(s, w) for s, w in self._crew() if w._child is not None and w._child.poll() is None]
             if found:
                 slot, worker = self._rng.choice(found)
-                # Five deaths without an item between them would rightly end the run.
-                last = self._last.get(slot.stage.index)
-                if last is None or slot.stage.meter.items_in > last:
-                    self._last[slot.stage.index] = slot.stage.meter.items_in
+                if self._bearable(slot.stage):
                     worker._child.kill()
                     self.kills[slot.stage.spec.name] += 1
                     return
             time.sleep(0.002)
+
+    def _bearable(self, stage: Any) -> bool:
+        """Whether another death would not be the fifth without an item between, which would rightly end the run."""
+        restarts = self.run.driver._restarts.get(stage.index)
+        noted, barren = (len(restarts._deaths), len(restarts._barren)) if restarts is not None else (0, 0)
+        return self.kills[stage.spec.name] - noted + barren < HOPELESS - 1
 
     def _scale(self) -> None:
         step = self._rng.choice(self.plan.steps)
