@@ -109,7 +109,7 @@ class Script:
         while len(self._lines(what)) < count:
             assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.err.read_text()}"
             assert time.monotonic() < until, f"{what}: {self.noted(what)} of {count}; {self.err.read_text()}"
-            time.sleep(0.005)
+            time.sleep(0.005)  # another process gives no event: its notes and its end are looked for
 
     def send(self, number: int) -> float:
         """Send a signal to the process group, as a terminal does. When."""
@@ -155,5 +155,5 @@ def alive(pid: int) -> bool:
             return False
         if state in "ZX":
             return False
-        time.sleep(0.005)
+        time.sleep(0.005)  # another process gives no event: its notes and its end are looked for
     return True

@@ -95,8 +95,10 @@ asyncio.run(main())
 """,
     "cancelled task": """
 async def main():
-    task = asyncio.create_task(stages(itertools.count()).arun())
-    await asyncio.sleep(0.3)
+    reached, loop = asyncio.Event(), asyncio.get_running_loop()
+    tell = lambda value: loop.call_soon_threadsafe(reached.set) if value == 200 else None
+    task = asyncio.create_task(stages(itertools.count()).to(tell).arun())
+    await reached.wait()
     task.cancel()
     try:
         await task
@@ -114,7 +116,7 @@ HELD = {
     "a run in the background": """
 run = stages(itertools.count()).start()
 while run.snapshot().items.written < 100:
-    time.sleep(0.001)
+    time.sleep(0.001)  # asks for what it waits for; nothing tells of a count
 """,
     "a consumer that holds its iterator": """
 values = iter(stages(itertools.count()))

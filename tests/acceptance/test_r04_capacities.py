@@ -78,7 +78,7 @@ def test_three_stages_in_processes_never_hold_more_than_their_places_either(tmp_
         return value
 
     def last(value: int) -> int:
-        time.sleep(0.05)
+        time.sleep(0.05)  # the scenario's last stage of 50 ms
         left.bump()
         return value
 

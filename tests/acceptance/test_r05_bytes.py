@@ -64,8 +64,15 @@ print(seen, peak - before)
 """
 
 
+COPIES = pytest.mark.xfail(
+    strict=True,
+    reason="between processes an item exists up to five times while it is packed, sent, received and unpacked: "
+    "growth is about 320 MB where 104 are asked for, until values are sent without being packed twice",
+)
+
+
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [pytest.param(mode, marks=[COPIES] if mode == "process" else []) for mode in MODES])
 @pytest.mark.parametrize("count", [500, pytest.param(5000, marks=pytest.mark.slow)])
 def test_large_items_among_small_ones_take_no_more_memory_than_the_budget_and_two_of_them(mode, count):
     out = subprocess.run(
@@ -73,8 +80,7 @@ def test_large_items_among_small_ones_take_no_more_memory_than_the_budget_and_tw
     )
     seen, growth = map(int, out.stdout.split())
     assert seen == count
-    # Between processes an item exists up to five times while it is packed, sent, received and unpacked.
-    assert growth <= (64 + 2 * 20 if mode != "process" else 5 * 64 + 2 * 20)
+    assert growth <= 64 + 2 * 20
 
 
 class Budget:

@@ -30,7 +30,7 @@ def noting(folder: Path, slow_s: float, fast_s: float) -> Any:
         with (folder / f"{row[0]}").open("a") as file:
             file.write(f"+{row[1]}\n")
             file.flush()
-            time.sleep(fast_s if row[0] else slow_s)
+            time.sleep(fast_s if row[0] else slow_s)  # the scenario's service times; calls note where they overlap
             file.write(f"-{row[1]}\n")
         return row
 

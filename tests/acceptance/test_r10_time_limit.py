@@ -50,7 +50,7 @@ class Hang:
         async def call_async(x: int) -> int:
             begin(x)
             if x == 5:
-                await asyncio.sleep(60)
+                await asyncio.sleep(60)  # the scenario's call that does not end; its limit cuts it
             return x
 
         def call(x: int) -> int:
@@ -59,7 +59,7 @@ class Hang:
                 if release is not None:
                     release.wait(60)
                 else:
-                    __import__("time").sleep(60)
+                    __import__("time").sleep(60)  # the same in a child, which is killed
             return x
 
         return call_async if mode == "task" else call
@@ -98,7 +98,7 @@ def test_a_block_in_hand_is_cut_at_the_call_that_hangs(mode, tmp_path):
         if x >= 1000:
             hang.begin(x)
         if x == 1300:
-            await asyncio.sleep(60)
+            await asyncio.sleep(60)  # the scenario's call that does not end; its limit cuts it
         return x
 
     def call(x: int) -> int:
@@ -108,7 +108,7 @@ def test_a_block_in_hand_is_cut_at_the_call_that_hangs(mode, tmp_path):
             if release is not None:
                 release.wait(60)
             else:
-                __import__("time").sleep(60)
+                __import__("time").sleep(60)  # the same in a child, which is killed
         return x
 
     fn = call_async if mode == "task" else call
@@ -176,7 +176,7 @@ def test_a_coroutine_that_swallows_its_cancellation_does_not_hold_up_the_run():
     async def stubborn(x: int) -> int:
         while x == 5 and not release.is_set():
             try:
-                await asyncio.sleep(60)
+                await asyncio.sleep(60)  # the scenario's call that does not end; its limit cuts it
             except asyncio.CancelledError:
                 continue
         return x

@@ -84,7 +84,7 @@ def test_never_more_calls_at_once_than_workers(tmp_path, mode):
         mine = tmp_path / f"{value}"
         mine.touch()
         seen = len(list(tmp_path.iterdir()))
-        time.sleep(0.002)
+        time.sleep(0.002)  # long enough that calls at once see each other's files
         mine.unlink()
         return seen
 
@@ -92,7 +92,7 @@ def test_never_more_calls_at_once_than_workers(tmp_path, mode):
         mine = tmp_path / f"{value}"
         mine.touch()
         seen = len(list(tmp_path.iterdir()))
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0.002)  # long enough that calls at once see each other's files
         mine.unlink()
         return seen
 
@@ -136,7 +136,7 @@ def test_a_stage_asks_for_a_pause_of_all_its_workers(tmp_path, mode):
         if value == 20 and not flag.exists():
             flag.touch()
             raise RetryAfter(0.6)
-        time.sleep(0.001)
+        time.sleep(0.001)  # a call takes a moment: all workers are busy when one asks
         return value
 
     assert Pipeline(range(60), window=64).map(work, on=mode, workers=3).collect() == list(range(60))

@@ -16,7 +16,7 @@ mode, seconds, drain_timeout = sys.argv[1], float(sys.argv[2]), float(sys.argv[3
 
 def work(value):
     note("started", value)
-    time.sleep(seconds)
+    time.sleep(seconds)  # the scenario's call of so many seconds
     note("ended", value)
     return value
 
@@ -113,13 +113,13 @@ class Sink:
             self.hang()
     def hang(self):
         note("hanging")
-        time.sleep(600)
+        time.sleep(600)  # hangs: what the third signal ends
 
 def rows():
     for n in range(1000):
         yield n
         if n > 3:
-            time.sleep(0.02)
+            time.sleep(0.02)  # rows go on coming while the sink hangs
 
 Pipeline(rows).to(Sink()).run(drain_timeout=0)
 """
@@ -152,7 +152,7 @@ from headway import Pipeline
 
 def work(value):
     note("started", value)
-    time.sleep({seconds})
+    time.sleep({seconds})  # the scenario's call of so many seconds
     return value
 
 pipeline = Pipeline(lambda: read(range(100)), window=9).map(work, on="process", workers=4, queue=5)
@@ -176,7 +176,7 @@ from headway import Pipeline
 
 def work(value):
     note("started", value)
-    time.sleep(0.5)
+    time.sleep(0.5)  # a call that runs when the input has ended
     return value
 
 def rows():
@@ -209,11 +209,10 @@ def work(value):
 for value in Pipeline(range(10_000_000)).map(work, on=sys.argv[1], workers=2):
     if value == 5:
         note("five")
-        time.sleep(600)
+        time.sleep(600)  # hangs: what the third signal ends
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_a_consumer_that_iterates_gets_python_s_own_interrupt_and_everything_is_cleaned_up(tmp_path, mode):
     with Script(tmp_path, ITERATED, mode) as script:

@@ -16,7 +16,7 @@ from headway import Pipeline
 
 def work(value):
     note("started", value)
-    time.sleep({seconds})
+    time.sleep({seconds})  # the scenario's call of so many seconds
     return value
 
 class Sink:

@@ -22,7 +22,7 @@ def test_variables_of_the_caller_are_seen_and_changes_stay_with_their_item(mode)
     async def call_async(x: int) -> tuple[int, str]:
         seen = REQUEST.get()
         REQUEST.set(f"item {x}")
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # a turn of the loop for the other calls
         assert REQUEST.get() == f"item {x}"
         return x, seen
 

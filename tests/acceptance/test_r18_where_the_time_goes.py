@@ -21,13 +21,13 @@ def spends(ms: int, mode: str) -> Any:
     if mode == "task":
 
         async def stage(row: Any) -> Any:
-            await asyncio.sleep(ms / 1000)
+            await asyncio.sleep(ms / 1000)  # the scenario's service time: real time is what is measured
             return row
 
         return stage
 
     def stage_(row: Any) -> Any:
-        time.sleep(ms / 1000)
+        time.sleep(ms / 1000)  # the scenario's service time: real time is what is measured
         return row
 
     return stage_

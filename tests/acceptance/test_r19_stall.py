@@ -30,7 +30,9 @@ def test_a_call_that_never_returns_fails_the_run_and_is_named(mode, workers):
 
     def never(x: int) -> int:
         if x == 7:
-            release.wait() if release is not None else __import__("time").sleep(3600)
+            release.wait() if release is not None else __import__("time").sleep(
+                3600
+            )  # the scenario's call that never returns; in a child no event reaches it
         return x
 
     async def never_async(x: int) -> int:

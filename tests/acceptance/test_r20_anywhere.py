@@ -65,12 +65,12 @@ def test_the_async_form_runs_on_the_caller_s_loop_and_does_not_hold_it(mode):
         async def beat() -> None:
             nonlocal longest, last
             while not over:
-                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # a turn of the loop for what is measured
                 now = time.perf_counter()
                 longest, last = max(longest, now - last), now
 
         heart = asyncio.create_task(beat())
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # a turn of the loop for what is measured
         fn = add if mode == "task" else slowly
         report = await one_stage(range(200), fn, mode).arun()
         over = True

@@ -95,7 +95,7 @@ def test_a_failing_item_can_be_run_again_alone_from_its_dead_letter(tmp_path):
 
 
 async def add(value: int) -> int:
-    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # a point where it is left to the loop
     return value + 1
 
 

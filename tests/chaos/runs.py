@@ -131,7 +131,7 @@ def enter(step: dict[str, Any], item: Item) -> None:
     name, attempt = step["name"], current_item().attempt
     time.sleep(step["pace_s"])  # real work: without it no kill would meet a call
     if mix(name, "hang", item.root, item.path) % 1000 < step["hangs"] and attempt == 1:
-        time.sleep(HANG_S)
+        time.sleep(HANG_S)  # a call that hangs: its time limit is what is tried
     if booms(step, item):
         raise Boom(name)
     if mix(name, "flaky", item.root, item.path) % 1000 < step["flaky"] and attempt <= 1 + mix(name, "n", item.root) % 2:
@@ -229,7 +229,7 @@ class Chaos:
         """The consumer."""
         self.outputs.append(item)
         if self.plan.think_s:
-            time.sleep(self.plan.think_s)
+            time.sleep(self.plan.think_s)  # a consumer that takes its time is part of the plan
 
     def go(self) -> Tally:
         """Run, check everything, and count. Raises AssertionError naming the seed."""
@@ -294,7 +294,7 @@ class Chaos:
                     worker._child.kill()
                     self.kills[slot.stage.spec.name] += 1
                     return
-            time.sleep(0.002)
+            time.sleep(0.002)  # nothing tells when a child of a moment's choosing lives
 
     def _bearable(self, stage: Any) -> bool:
         """Whether another death would not be the fifth without an item between, which would rightly end the run."""
@@ -320,7 +320,7 @@ class Chaos:
                 pids = [(s.stage.spec.name, s.number, w.pid) for s, w in here]
                 self.broken.append(f"the pool is not back to its size: {pids}")
                 return
-            time.sleep(0.005)
+            time.sleep(0.005)  # nothing tells when a pool is whole again
 
     # ---- the check
 

@@ -78,7 +78,7 @@ async def breathe() -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # a point where it is left to the loop
 
 
 class Alike:

@@ -26,7 +26,7 @@ class Odd:
 
 def asynchronous(fn):
     async def call(*values):
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # a turn of the loop for the other calls
         return fn(*values)
 
     return call

@@ -45,12 +45,12 @@ class Log:
 
     async def until(self, number: int) -> None:
         while len(self.events) < number:  # noqa: ASYNC110 - some come from threads
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # a turn of the loop
 
 
 async def until(condition: Any) -> None:
     while not condition():  # noqa: ASYNC110
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # a turn of the loop
 
 
 def job(ticket: int, *values: Any, epoch: int = 0) -> Job:
@@ -154,7 +154,7 @@ def test_a_call_that_takes_its_cancellation_costs_the_worker_nothing(ending):
             if ending == "raises something else":
                 raise KeyError from None
             if ending == "swallows twice":
-                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # a turn of the loop
                 return "later"
             raise
 

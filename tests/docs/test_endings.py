@@ -337,7 +337,7 @@ def cancel_within_calls(mode: str, folder: Path, timeout: float, seconds: float)
 
         started.bump()
         if value >= 5:
-            time.sleep(seconds)
+            time.sleep(seconds)  # the call of a child, which no event of this process reaches
         ended.bump()
         return value
 
@@ -588,7 +588,7 @@ def work(value):
     note("started", value)
     if value % 10 == 3:
         raise ValueError("three")
-    time.sleep(0.01)
+    time.sleep(0.01)  # so that the parent is killed while items are under way
     return value
 
 class Store:

@@ -49,7 +49,7 @@ async def test_keys_asked_for_at_once_are_called_once_and_then_known() -> None:
 
     finder = Finder(made(value), Cache(10))
     asked = [asyncio.create_task(finder.find(keys)) for keys in (["a", "b"], ["b", "none"], ["a"])]
-    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # a turn of the loop for the others
     gate.set()
     first, second, third = await asyncio.gather(*asked)
     assert {key: entry.value for key, entry in {**first, **second, **third}.items()} == {
@@ -69,7 +69,7 @@ async def test_no_more_calls_run_at_once_than_workers() -> None:
         nonlocal running, peak
         running += 1
         peak = max(peak, running)
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # a turn of the loop for the others
         running -= 1
         return -key
 

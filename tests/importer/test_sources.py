@@ -217,7 +217,7 @@ def test_standard_input_that_goes_on_behind_a_finished_job_is_told() -> None:
 
 
 def test_an_address_is_read_as_any_other_source() -> None:
-    fsspec = pytest.importorskip("fsspec")
+    fsspec = pytest.importorskip("fsspec", reason="addresses need the extra import")
     for name, content in (("x.csv", many()), ("y.csv.gz", gzip.compress(many(10, -1)))):
         with fsspec.open(f"memory://in/{name}", "wb") as file:
             file.write(content)
@@ -234,7 +234,7 @@ def test_an_address_is_read_as_any_other_source() -> None:
 
 
 def test_an_address_of_the_web(tmp_path: Path) -> None:
-    pytest.importorskip("aiohttp")
+    pytest.importorskip("aiohttp", reason="http addresses need the extra import")
     folder = tmp_path / "web"
     folder.mkdir()
     (folder / "a.csv").write_bytes(many(100, 50))
@@ -317,7 +317,7 @@ def test_a_column_of_json_lines_has_a_type_that_keeps_its_values(values: str, st
 
 
 def test_parquet_keeps_its_types_and_goes_on_where_it_stood() -> None:
-    pa = pytest.importorskip("pyarrow")
+    pa = pytest.importorskip("pyarrow", reason="Parquet needs the extra import")
     import pyarrow.parquet as pq
 
     rows = 30_000

@@ -91,7 +91,7 @@ def test_a_lost_update_between_two_awaits_is_found():
 
         async def add(value):
             before = total[0]
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.001)  # virtual: a point where others run
             total[0] = before + value
             return value
 
@@ -109,7 +109,7 @@ def test_a_lost_update_between_two_awaits_is_found():
         async def add(value):
             async with lock:
                 before = total[0]
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0.001)  # virtual: a point where others run
                 total[0] = before + value
             return value
 
@@ -124,14 +124,14 @@ def test_a_lost_update_between_two_awaits_is_found():
 def test_retries_filters_batches_scans_and_set_ups_run_as_they_are():
     class Resource:
         async def __aenter__(self):
-            await asyncio.sleep(1)
+            await asyncio.sleep(1)  # virtual
             return 10
 
         async def __aexit__(self, *error):
-            await asyncio.sleep(1)
+            await asyncio.sleep(1)  # virtual
 
     async def add(value, ten):
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # virtual
         return value + ten
 
     def make():
@@ -158,7 +158,7 @@ def test_retries_filters_batches_scans_and_set_ups_run_as_they_are():
 
 def test_time_that_is_waited_for_costs_nothing():
     async def slow(value):
-        await asyncio.sleep(86_400)
+        await asyncio.sleep(86_400)  # virtual: a day that takes no time
         return value
 
     assert explore(
@@ -234,7 +234,7 @@ def test_threads_start_as_ever_after_it():
     before = threading.Thread.start
     explore(lambda: Pipeline(range(3)).map(abs), schedules=1)
     assert threading.Thread.start is before
-    time.sleep(0)
+    time.sleep(0)  # the real one is back: it would raise if it were not
 
 
 JOBS = """

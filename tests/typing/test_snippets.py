@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("mypy")
+pytest.importorskip("mypy", reason="the snippets are judged by mypy, which is only in the group dev")
 
 HEAD = """
 from collections.abc import AsyncIterator, Iterator, Sequence

@@ -24,7 +24,7 @@ def work(value):
         print(os.getpid(), flush=True)
         while True: pass
     print(os.getpid(), flush=True)
-    (ctypes.PyDLL if value["how"] == "hold" else ctypes.CDLL)(None).usleep(1_000_000_000)
+    (ctypes.PyDLL if value["how"] == "hold" else ctypes.CDLL)(None).usleep(1_000_000_000)  # hangs in C until it is killed
 
 Pipeline([{"how": sys.argv[1]}] * 2).map(work, on="process", workers=2).run()
 """

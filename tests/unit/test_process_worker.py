@@ -218,10 +218,10 @@ def test_kills_at_random_instants_cost_at_most_the_call_that_ran(tmp_path, times
 
 def hang(value: Any) -> Any:
     if value == "hang":
-        time.sleep(1000)
+        time.sleep(1000)  # hangs until it is killed
     if value == "ignore":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        time.sleep(1000)
+        time.sleep(1000)  # hangs until it is killed
     if value == "spin":
         while True:
             pass
@@ -289,7 +289,9 @@ def test_a_generator_dies_with_its_worker_and_is_answered_once(idempotent):
 
 
 def test_a_set_up_that_takes_too_long_is_told_once_and_its_process_ended():
-    with Hands(lambda value, _: value, opens=False, setup=lambda: time.sleep(1000), setup_timeout=0.1) as hands:
+    with Hands(
+        lambda value, _: value, opens=False, setup=lambda: time.sleep(1000), setup_timeout=0.1
+    ) as hands:  # hangs until it is killed
         why = hands.heard.wait("broken")
         assert isinstance(why.error, TimeoutError)
         assert "setup_timeout=0.1 s" in str(why.error)
@@ -311,7 +313,7 @@ def test_a_clean_up_that_kills_its_process_is_told():
 
 
 def hold_the_interpreter(value: Any) -> Any:
-    ctypes.PyDLL(None).usleep(value)
+    ctypes.PyDLL(None).usleep(value)  # holds the interpreter's lock for that long: what is tried
 
 
 def test_the_stack_shows_where_the_users_code_is():

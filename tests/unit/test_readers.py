@@ -154,7 +154,7 @@ def test_json_lines_that_are_no_objects_are_bad_rows(tmp_path: Path) -> None:
 
 
 def test_parquet_gives_the_values_of_its_types(tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
+    pa = pytest.importorskip("pyarrow", reason="Parquet needs the extra import")
     import pyarrow.parquet as pq
 
     table = pa.table(

@@ -241,8 +241,8 @@ class ProcessWorker:
         self._outbox.put(None)
         if not self._stopping:
             self._report_death(child.pid, code, journal)
-        elif code != 0 and not self._forced and (code > 0 or self._has_setup):
-            # Killed while it ended: of a worker that has nothing to close nothing is lost.
+        elif code != 0 and not self._forced and journal.running() is None and (code > 0 or self._has_setup):
+            # It died of closing. One that dies of its last call, or is killed with nothing to close, costs nothing here.
             self._events.broken(self, raised(_death(self._recipe.name, child.pid, code)))
         self._over.set()
 
