@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -16,9 +16,8 @@ TOTALS = Tally()
 def pytest_sessionfinish(session: Any) -> None:
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output["chaos"] = {
-            name: dict(value) if isinstance(value, Counter) else value for name, value in asdict(TOTALS).items()
-        }
+        told = {field.name: getattr(TOTALS, field.name) for field in fields(TOTALS)}
+        output["chaos"] = {name: dict(value) if isinstance(value, Counter) else value for name, value in told.items()}
 
 
 @pytest.hookimpl(optionalhook=True)
