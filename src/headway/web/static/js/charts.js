@@ -89,7 +89,7 @@ export class Charts {
     const { history } = this.model;
     const p = palette();
     const x = history.map((point) => point.t);
-    const inks = [p.busy, p.muted, p["blocked-mark"], p.edge, p.ink, p.overhead];
+    const inks = [p.busy, p.muted, p.second, p.edge, p.ink, p.overhead];
     for (const chart of CHARTS) {
       const lines = chart.lines(last(history)).map(([name, value], i) => ({
         x, y: history.map(value), name, mode: "lines", hovertemplate: `%{y:,.4~g} ${chart.unit}`, connectgaps: false,

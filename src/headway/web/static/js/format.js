@@ -35,4 +35,7 @@ export function bytes(b) {
   return `${i ? short(b) : whole.format(b)} ${units[i]}`;
 }
 
+/** The number of an item; one that a flat_map made is named by its parent and its place. */
+export const item = (seq) => (Array.isArray(seq) ? [count(seq[0]), ...seq.slice(1)].join(".") : count(seq));
+
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;

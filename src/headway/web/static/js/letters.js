@@ -2,7 +2,7 @@
 
 import { post, run as address } from "./api.js";
 import { confirm, h, say, show } from "./dom.js";
-import { count, plural } from "./format.js";
+import { item, plural } from "./format.js";
 
 const MOST_ROWS = 100;
 
@@ -29,7 +29,7 @@ export class Letters {
     if (dead[0] === this.shown) return;
     this.shown = dead[0];
     this.body.replaceChildren(...dead.slice(0, MOST_ROWS).map((letter) => h("tr", {},
-      h("td", { class: "num" }, count(letter.seq)), h("td", {}, String(letter.stage ?? "")),
+      h("td", { class: "num" }, item(letter.seq)), h("td", {}, String(letter.stage ?? "")),
       h("td", {}, h("b", {}, String(letter.error ?? "")), ` ${letter.message ?? ""}`),
       h("td", {}, h("code", {}, String(letter.value ?? ""))))));
   }

@@ -36,7 +36,7 @@ export class Model {
   onSnapshot({ t, snapshot, sentence, memory_bytes: memory }) {
     this.#take(snapshot);
     this.sentence = sentence ?? this.sentence;
-    this.memory = memory ?? null;
+    this.memory = memory || null;
     this.t = t;
     const last = this.history.at(-1);
     if (last && t <= last.t) return; // told again after a dropped connection
@@ -50,7 +50,7 @@ export class Model {
     while (back > 0 && this.history[back].t > t - RATE_SECONDS) back -= 1;
     const before = this.history[back] ?? { t: 0, settled: 0 };
     return {
-      t, settled, memory: memory ?? null,
+      t, settled, memory: memory || null,
       rate: t > before.t ? Math.max(0, settled - before.settled) / (t - before.t) : null,
       ceiling: snapshot.bottleneck?.ceiling ?? null,
       latency: snapshot.latency ?? {},

@@ -1,6 +1,6 @@
 // The colours of the style sheet for what is drawn by hand, with the patterns that tell states apart without them.
 
-const NAMES = ["ground", "panel", "ink", "muted", "line", "edge", "wash", "accent", "busy", "blocked", "starved", "overhead",
+const NAMES = ["ground", "panel", "ink", "muted", "line", "edge", "wash", "accent", "second", "busy", "blocked", "starved", "overhead",
   "busy-mark", "blocked-mark", "starved-mark", "overhead-mark"];
 
 let colours = null;
@@ -49,6 +49,6 @@ export function patterns(context) {
     busy: p.busy,
     blocked: tile("blocked", 6, (c) => { for (const x of [-6, 0, 6]) { c.beginPath(); c.moveTo(x - 1, 7); c.lineTo(x + 7, -1); c.stroke(); } }),
     starved: tile("starved", 5, (c) => { c.beginPath(); c.arc(2.5, 2.5, 0.8, 0, 7); c.fill(); }),
-    overhead: tile("overhead", 4, (c) => { c.fillRect(0, 0, 1.2, 4); }),
+    overhead: tile("overhead", 5, (c) => { c.fillRect(0, 0, 1.2, 5); }),
   };
 }

@@ -1,7 +1,7 @@
 // The pipeline as a picture: stages with their state bars, queues that fill, gates, the window.
 
 import { h, legend, say, show, width } from "./dom.js";
-import { bytes, count, percent, plural, rate, seconds } from "./format.js";
+import { bytes, count, item, percent, plural, rate, seconds } from "./format.js";
 import { depth } from "./model.js";
 
 const OTHER = [["lane_wait", "waits for its key"], ["throttled", "held to its rate"], ["paused", "paused"]];
@@ -18,7 +18,7 @@ export class Picture {
     this.shape = "";
   }
 
-  update({ snapshot, plan }) {
+  update({ snapshot, plan, sentence: told = "" }) {
     if (!snapshot) return;
     const names = snapshot.stages.map((stage) => stage.name);
     const gates = (snapshot.reorder ?? []).map((gate) => gate.before);
@@ -30,7 +30,8 @@ export class Picture {
     for (const gate of snapshot.reorder ?? []) this.#gate(this.gates.get(gate.before), gate, snapshot.state === "running");
     this.#window(snapshot);
     const { because, todo } = snapshot.bottleneck ?? {};
-    say(this.verdict, [because, todo && `Next: ${todo}`].filter(Boolean).map(sentence).join(" "));
+    const said = told.includes(because);
+    say(this.verdict, [said ? null : because, todo && `Next: ${todo}`].filter(Boolean).map(sentence).join(" "));
   }
 
   #build(snapshot, plan, gates) {
@@ -118,9 +119,7 @@ export class Picture {
     if (!gate) return;
     gate.root.classList.toggle("closed", held > 0);
     say(gate.holds, running || held ? `holds ${count(held)}` : `held at most ${count(peak)}`);
-    const row = Array.isArray(awaiting) ? awaiting.join(".") : awaiting;
-    const named = typeof row === "number" ? count(row) : row;
-    say(gate.awaits, row === null || row === undefined ? "" : `awaits ${named} for ${seconds(age)}${where ? `, in ${where}` : ""}`);
+    say(gate.awaits, awaiting === null || awaiting === undefined ? "" : `awaits ${item(awaiting)} for ${seconds(age)}${where ? `, in ${where.replace(/, attempt 1$/, "")}` : ""}`);
   }
 
   #window(snapshot) {

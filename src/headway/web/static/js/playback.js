@@ -5,12 +5,12 @@ export class Playback {
   constructor(result, settings) {
     this.result = result;
     this.settings = settings;
-    this.stages = result.report.stages.map((stage) => stage.name);
-    this.end = result.timeline.to;
+    this.stages = settings.stages.map((stage) => stage.name);
+    this.end = Math.max(result.timeline.to, result.report.elapsed);
     this.gateAt = (result.report.reorder ?? [])[0]?.before ?? null;
     this.out = [...result.out].sort((a, b) => a[0] - b[0]);
     this.outAt = new Map(this.out.map(([t, seq]) => [seq, t]));
-    this.dead = new Set((result.report.failures ?? []).map((failure) => failure.seq));
+    this.dead = new Set(result.dead ?? (result.report.failures ?? []).map((failure) => failure.seq));
     this.items = this.#calls(result.timeline.slots);
     this.depths = new Map(this.stages.map((name) => [name, result.queues.filter((q) => q[1] === name)]));
     this.moments = this.#moments();

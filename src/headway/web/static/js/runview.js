@@ -3,7 +3,7 @@
 import { get, run as address } from "./api.js";
 import { Charts } from "./charts.js";
 import { h, say, show } from "./dom.js";
-import { bytes, count, rate, seconds } from "./format.js";
+import { bytes, count, item, rate, seconds } from "./format.js";
 import { Controls, Letters } from "./letters.js";
 import { Model } from "./model.js";
 import { Picture } from "./picture.js";
@@ -39,7 +39,7 @@ class RunView {
     for (const part of this.parts) part?.update(model);
     const errors = model.run.state === "failed" ? model.snapshot?.failures?.[0] : null;
     show(this.advice, errors);
-    if (errors) say(this.advice, `The run failed: ${errors.error} in ${errors.stage}, item ${count(errors.seq)}: ${errors.message}`);
+    if (errors) say(this.advice, `The run failed: ${errors.error} in ${errors.stage}, item ${item(errors.seq)}: ${errors.message}`);
     document.title = `${model.run.name} · ${WORDS[model.run.state] ?? model.run.state} · Headway`;
   }
 
@@ -79,10 +79,6 @@ class RunView {
 export async function openRun(id, root, link, changed) {
   const model = new Model(await get(address(id)));
   const view = new RunView(model, root);
-  if (model.run.source === "report") {
-    link("ended", "a finished report");
-    return view;
-  }
   let due = 0;
   const later = () => { due ||= requestAnimationFrame(() => { due = 0; view.update(); }); };
   view.stream = new Stream(`${address(id)}/events`, {

@@ -3,13 +3,18 @@
 import { h } from "./dom.js";
 
 const JITTER = [["none", "always the same"], ["exp", "exponential"], ["heavy", "now and then ten times"]];
-const NEW_STAGE = { time: 0.002, jitter: "none", workers: 1, queue: 4 };
+const STAGE = { time: 0, jitter: "none", workers: 1, queue: null };
+const WHOLE = {
+  source_time: 0, items: 100, window: null, order: "input", seed: 0, fail_at: null, slow_at: null, unbounded: false,
+  stop_at: null, stop: null, supervised: false,
+};
+const NEW_STAGE = { time: 0.002, workers: 1, queue: 4 };
 let forms = 0;
 
 export class Settings {
   /** `value`: a body of /api/simulate; `changed` is called with the new one. */
   constructor(value, title, changed) {
-    this.value = structuredClone(value);
+    this.value = { ...WHOLE, ...structuredClone(value), stages: value.stages.map((stage) => ({ ...STAGE, ...stage })) };
     this.changed = changed;
     this.id = `f${(forms += 1)}`;
     this.body = h("div", { class: "settings-body" });
@@ -72,6 +77,7 @@ export class Settings {
         this.#field("window", "rows", value, "window", { min: 1, step: 1, empty: "auto" }),
         h("div", { class: "field" }, h("label", { for: order.id }, "order out"), order.select),
         this.#field("poison item", "", value, "fail_at", { step: 1, empty: "none" }),
+        this.#field("straggler", "", value, "slow_at", { step: 1, empty: "none" }),
         this.#field("seed", "", value, "seed", { step: 1 }),
         h("div", { class: "field" }, h("label", { for: stop.id }, "stop"), stop.select), at),
       h("div", { class: "row" }, this.#check("queues without a bound", "unbounded"), this.#check("supervised workers", "supervised")));
@@ -99,7 +105,7 @@ export class Settings {
     const names = new Set(this.value.stages.map((stage) => stage.name));
     let n = this.value.stages.length + 1;
     while (names.has(`stage${n}`)) n += 1;
-    this.value.stages.push({ name: `stage${n}`, ...NEW_STAGE });
+    this.value.stages.push({ ...STAGE, ...NEW_STAGE, name: `stage${n}` });
     this.#build();
     this.#tell();
   }

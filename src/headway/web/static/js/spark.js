@@ -6,11 +6,11 @@ import { count } from "./format.js";
 const WIDE = 600;
 const HIGH = 90;
 
-/** Points of what waits in all queues and at the gate: `[[t, queued, held]]`. */
-export function waiting({ queues, gate }) {
+/** Points of what waits in the queues of `stages` and at the gate: `[[t, queued, held]]`. */
+export function waiting({ queues, gate }, stages) {
   const depths = new Map();
   let held = 0;
-  const all = [...queues.map(([t, stage, depth]) => [t, stage, depth]), ...gate.map(([t, n]) => [t, null, n])].sort((a, b) => a[0] - b[0]);
+  const all = [...queues.filter(([, stage]) => stages.includes(stage)).map(([t, stage, depth]) => [t, stage, depth]), ...gate.map(([t, n]) => [t, null, n])].sort((a, b) => a[0] - b[0]);
   const points = [[0, 0, 0]];
   for (const [t, stage, n] of all) {
     if (stage === null) held = n; else depths.set(stage, n);

@@ -23,7 +23,8 @@ export class Staircase {
     this.followed = null;
     this.life = [];
     this.playhead = null;
-    this.tallest = 46;
+    this.tallest = 58;
+    this.longest = 24;
     const canvas = this.canvas = document.createElement("canvas");
     canvas.tabIndex = 0;
     canvas.setAttribute("role", "application");
@@ -41,7 +42,8 @@ export class Staircase {
 
   close() { this.observer.disconnect(); this.unlisten(); }
 
-  get gutter() { return this.wide < 520 ? 76 : 116; }
+  /** Pixels for the names: what the longest takes, though no more than a third. */
+  get gutter() { return Math.min(this.wide / 3, 150, this.longest + 36); }
 
   get rowHeight() { return Math.round(Math.max(13, Math.min(this.tallest, 380 / Math.max(1, this.timeline.rows.length)))); }
 
@@ -176,6 +178,7 @@ export class Staircase {
     c.fillRect(0, 0, wide, high);
     c.font = `12px ${p.font}`;
     c.textBaseline = "middle";
+    this.longest = Math.max(24, ...rows.map((row) => c.measureText(row.stage).width));
     this.#grid(c, p, high);
     c.save();
     c.beginPath();
@@ -200,7 +203,7 @@ export class Staircase {
       c.fillStyle = p.line;
       c.fillRect(x, 0, 1, high - AXIS + 4);
       c.fillStyle = p.muted;
-      const text = seconds(Math.round(t / step) * step);
+      const text = mark(Math.round(t / step) * step, step);
       const half = c.measureText(text).width / 2;
       if (x - half > this.gutter - 6 && x + half < this.wide) c.fillText(text, x - half, high - AXIS / 2 + 3);
     }
@@ -218,8 +221,9 @@ export class Staircase {
       const [from, to, state, seq, last] = row.spans[n];
       const x = this.x(from);
       const wide = Math.max(0.7, this.x(to) - x - (this.x(to) - x > 4 ? 0.7 : 0));
-      c.fillStyle = this.fills[state] ?? p.wash;
-      c.fillRect(x, y + (state === "starved" ? tall * 0.3 : 0), wide, state === "starved" ? tall * 0.4 : tall);
+      const idle = state === "starved" || !(state in this.fills); // lane_wait, throttled, paused wait too: the tip tells which
+      c.fillStyle = idle ? this.fills.starved : this.fills[state];
+      c.fillRect(x, y + (idle ? tall * 0.3 : 0), wide, idle ? tall * 0.4 : tall);
       if (seq !== null && seq !== undefined && wide > 34 && tall > 11) {
         const text = last > seq ? `${seq}–${last}` : String(seq);
         if (c.measureText(text).width + 8 < wide) {
@@ -235,8 +239,8 @@ export class Staircase {
     const most = Math.ceil((this.wide - this.gutter) / BUCKET);
     const buckets = STACK.map(() => new Float64Array(most));
     for (let n = first; n < end; n += 1) {
-      const kind = STACK.indexOf(row.spans[n][2]);
-      if (kind < 0) continue;
+      const named = STACK.indexOf(row.spans[n][2]);
+      const kind = named < 0 ? STACK.length - 1 : named;
       const a = Math.max(0, (this.x(row.spans[n][0]) - this.gutter) / BUCKET);
       const b = Math.min(most, (this.x(row.spans[n][1]) - this.gutter) / BUCKET);
       for (let k = Math.floor(a); k < b; k += 1) buckets[kind][k] += Math.min(b, k + 1) - Math.max(a, k);
@@ -306,6 +310,13 @@ function cut(c, text, wide) {
   let n = text.length;
   while (n > 1 && c.measureText(`${text.slice(0, n)}…`).width > wide) n -= 1;
   return `${text.slice(0, n)}…`;
+}
+
+/** A time on the axis: as many digits as neighbours need to differ. */
+function mark(t, step) {
+  if (step < 1e-3 || t < 1) return seconds(t);
+  const digits = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
+  return `${t.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })} s`;
 }
 
 function niceStep(least) {

@@ -58,7 +58,7 @@ class Side {
     this.tip = h("p", { class: "small quiet tip" }, "Click a call to follow its item.");
     this.stairs.on.tip = (text) => say(this.tip, text || "Click a call to follow its item.");
     this.scene = new Scene(playback);
-    this.spark = new Spark(waiting(playback.result), end, most, playback.end);
+    this.spark = new Spark(waiting(playback.result, playback.stages), end, most, playback.end);
     this.play.replaceChildren(this.scene.element, this.stairs.canvas, this.tip, this.spark.element);
     this.stairs.draw();
   }
@@ -136,7 +136,7 @@ class Visualizer {
     if (this.closed || !done.some(Boolean)) return;
     const ready = this.sides.filter((side) => side.playback);
     this.end = Math.max(...ready.map((side) => side.playback.end)) || 1;
-    const most = Math.max(1, ...ready.flatMap((side) => waiting(side.playback.result).map((point) => Math.max(point[1], point[2]))));
+    const most = Math.max(1, ...ready.flatMap((side) => waiting(side.playback.result, side.playback.stages).map((point) => Math.max(point[1], point[2]))));
     for (const side of ready) side.build(this.end, most);
     this.#seek(0);
   }

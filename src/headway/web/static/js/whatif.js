@@ -53,7 +53,7 @@ export class WhatIf {
     const most = Math.max(8, 2 * (snapshot.model?.cores ?? 4));
     const cards = snapshot.stages.map((stage) => {
       this.now[stage.name] = stage.workers;
-      return this.#knob(stage.name, stage.name, 1, Math.max(most, 2 * stage.workers), stage.workers);
+      return this.#knob(stage.name, stage.name, 1, Math.max(most, 2 * stage.workers), stage.workers, this.#fixed(stage));
     });
     this.knobs.replaceChildren(...cards, this.#knob("\0queue", "Queue in front of each stage", 0, ROOMS.length - 1, 0),
       this.#knob("\0window", "Window", 0, ROOMS.length - 1, 0));
@@ -61,12 +61,18 @@ export class WhatIf {
     this.ask();
   }
 
-  #knob(key, text, min, max, value) {
+  /** Why the workers of a stage cannot be another number, if so. */
+  #fixed(stage) {
+    const { scalable } = this.model.limits;
+    return stage.alone || (scalable && !this.model.ended && !scalable.includes(stage.name)) ? "one at a time" : null;
+  }
+
+  #knob(key, text, min, max, value, fixed = null) {
     const id = `knob-${this.sliders.size}`;
-    const input = h("input", { type: "range", id, min, max, step: 1, value, on: { input: () => this.#moved(key) } });
+    const input = h("input", { type: "range", id, min, max, step: 1, value, disabled: fixed !== null, on: { input: () => this.#moved(key) } });
     const output = h("output", { for: id, class: "num" });
     const root = h("div", { class: "knob" }, h("label", { for: id }, text), output, input);
-    this.sliders.set(key, { input, output, root });
+    this.sliders.set(key, { input, output, root, fixed });
     return root;
   }
 
@@ -82,13 +88,13 @@ export class WhatIf {
   }
 
   #label(key) {
-    const { input, output, root } = this.sliders.get(key);
+    const { input, output, root, fixed } = this.sliders.get(key);
     const value = input.valueAsNumber;
     const room = key.startsWith("\0");
     const changed = room ? value > 0 : value !== this.now[key];
     root.classList.toggle("changed", changed);
-    const text = room ? (value ? plural(ROOMS[value], "row") : "as it is") : plural(value, "worker");
-    say(output, changed && !room ? `${count(this.now[key])} → ${text}` : text);
+    const text = fixed ?? (room ? (value ? plural(ROOMS[value], "row") : "as it is") : plural(value, "worker"));
+    say(output, changed && !room && !fixed ? `${count(this.now[key])} → ${text}` : text);
     input.setAttribute("aria-valuetext", output.textContent);
   }
 
@@ -116,10 +122,20 @@ export class WhatIf {
       const base = this.model.rate;
       const gain = base > 0 && (this.changed || this.rooms) ? `${guess.rate >= base ? "+" : "−"}${percent(Math.abs(guess.rate / base - 1))} against now · ` : "";
       say(this.range, `${gain}between ${rate(guess.low, "")} and ${rate(guess.high)}`);
-      say(this.next, guess.bottleneck ? `${guess.bottleneck} then sets the pace${guess.next_bottleneck && guess.next_bottleneck !== guess.bottleneck ? `, after it ${guess.next_bottleneck}` : ""}` : "");
+      say(this.next, paced(guess, this.changed || this.rooms));
     } catch (error) {
-      if (asked === this.asked) this.#fail(error);
+      if (asked === this.asked && !this.#early(error)) this.#fail(error);
     }
+  }
+
+  /** Too little was measured yet: ask again as the run goes on. */
+  #early(error) {
+    if (error.status !== 409 || this.model.ended) return false;
+    say(this.big, "–");
+    say(this.range, error.message);
+    say(this.next, "");
+    setTimeout(this.ask, 1500);
+    return true;
   }
 
   #fail(error) {
@@ -143,7 +159,7 @@ export class WhatIf {
     try {
       for (const [stage, workers] of Object.entries(this.wanted.workers)) {
         const { predicted } = await post(`${address(this.model.run.id)}/scale`, { stage, workers });
-        this.told = { ...predicted, before: this.model.rate, since: this.model.t };
+        this.told = { ...(predicted ?? {}), before: this.model.rate, since: this.model.t };
         this.now[stage] = workers;
         delete this.wanted.workers[stage];
         this.#label(stage);
@@ -175,9 +191,16 @@ export class WhatIf {
     style(scale.querySelector(".told"), "left", at(told.rate));
     show(scale.querySelector(".real"), real !== null);
     style(scale.querySelector(".real"), "left", at(real ?? 0));
+    if (told.rate === null) { say(text, `no prediction was possible; measured ${rate(real)}, before ${rate(told.before)}`); return; }
     const hit = real >= told.low && real <= told.high ? "within what was predicted" : real > told.high ? "more than predicted" : "less than predicted";
-    say(text, `predicted ${rate(told.rate)} (${rate(told.low, "")} to ${rate(told.high, "")}); ${real === null ? "measuring" : `measured ${rate(real)}: ${hit}`}; before ${rate(told.before)}`);
+    say(text, `predicted ${rate(told.rate, "")} (${rate(told.low, "")} to ${rate(told.high)}); ${real === null ? "measuring" : `measured ${rate(real)}: ${hit}`}; before ${rate(told.before)}`);
   }
+}
+
+/** What holds the rate back, now and with other settings. */
+function paced({ bottleneck, next_bottleneck: next }, other) {
+  if (!other || !next) return bottleneck ? `${bottleneck} sets the pace` : "";
+  return next === bottleneck ? `${next} still sets the pace` : `then ${next} sets the pace`;
 }
 
 /** Whether the server can predict for this run. */
