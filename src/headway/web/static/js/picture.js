@@ -89,8 +89,7 @@ export class Picture {
     card.root.classList.toggle("neck", marked);
     show(card.mark, marked);
     say(card.mark, marked ? `${neck.confirmed ? "bottleneck" : "slowest, not confirmed"}` : "");
-    const real = stage.slots && Math.round(stage.slots) !== stage.workers ? `, ${count(stage.slots)} slots` : "";
-    say(card.workers, `${stage.workers} × ${stage.on}${real}`);
+    say(card.workers, `${stage.workers} × ${stage.on}`);
     SHOWN.forEach((state, i) => width(card.bar.children[i], stage[state]));
     const shares = SHOWN.filter((state) => stage[state] >= 0.005).map((state) => `${state} ${percent(stage[state])}`);
     const other = OTHER.filter(([key]) => stage[key] >= 0.005).map(([key, text]) => `${text} ${percent(stage[key])}`);

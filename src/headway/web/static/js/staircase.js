@@ -224,7 +224,7 @@ export class Staircase {
       const idle = state === "starved" || !(state in this.fills); // lane_wait, throttled, paused wait too: the tip tells which
       c.fillStyle = idle ? this.fills.starved : this.fills[state];
       c.fillRect(x, y + (idle ? tall * 0.3 : 0), wide, idle ? tall * 0.4 : tall);
-      if (seq !== null && seq !== undefined && wide > 34 && tall > 11) {
+      if (state === "busy" && seq !== null && seq !== undefined && wide > 34 && tall > 11) {
         const text = last > seq ? `${seq}–${last}` : String(seq);
         if (c.measureText(text).width + 8 < wide) {
           c.fillStyle = p.panel;
@@ -268,7 +268,7 @@ export class Staircase {
       c.strokeStyle = p.ink;
       c.lineWidth = 2;
       c.strokeRect(a - 1, y + 1, Math.max(3, b - a + 1), this.rowHeight - 2);
-      if (before) {
+      if (before && (before[1] !== y + this.rowHeight / 2 || a - before[0] > 2)) {
         c.setLineDash([3, 3]);
         c.lineWidth = 1.5;
         c.beginPath();
