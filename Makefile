@@ -70,7 +70,7 @@ constraints: $(ready)  ## pin the newest versions that fit
 	printf 'hatchling\neditables\npip\nuv\n' > $(VENV)/tools.in
 	printf '# Versions that the suite was run with, on Python 3.11, 3.12 and 3.13.\n# Made by: make constraints\n' > $(VENV)/constraints.txt
 	$(bin)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate \
-		--extra import --extra postgres --group dev \
+		--extra import --extra postgres --extra ui --group dev \
 		pyproject.toml $(VENV)/tools.in >> $(VENV)/constraints.txt
 	mv $(VENV)/constraints.txt constraints.txt
 

@@ -41,7 +41,7 @@ fi
 
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 pip=("$venv/bin/python" -m pip install --quiet)
-what=(--editable '.[import,postgres]' --group dev)
+what=(--editable '.[import,postgres,ui]' --group dev)
 
 install_by_uv() {
     "${pip[@]}" --constraint "$constraints" uv || return 1

@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from headway import page
+
 if TYPE_CHECKING:
     from headway.core.block import DROP
     from headway.core.policy import RateLimit, Retry
@@ -90,3 +92,15 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def _page(run: Any, where: bool | str) -> page.Page:
+    made: page.Page = import_module("headway.web.publish").LivePage(run, where)
+    return made
+
+
+def _check_page(where: bool | str) -> None:
+    import_module("headway.web.server").check(where)
+
+
+page.makers[:], page.checks[:] = [_page], [_check_page]  # nothing below may import `web`

@@ -94,6 +94,11 @@ class Spans:
         self.spans[self._idle_state] += (now - self._idle_since) * self._idle
         self._idle, self._idle_state, self._idle_since = slots, state, now
 
+    @property
+    def idle_state(self) -> str:
+        """Why slots that have nothing in hand are idle."""
+        return self._idle_state
+
     def times(self, now: float) -> dict[str, float]:
         """Seconds of slots by state, the open idle time included; what is in hand is not counted yet."""
         spans = dict(self.spans)

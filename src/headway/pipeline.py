@@ -22,11 +22,12 @@ from headway.core import plan as core
 from headway.core.block import Drop
 from headway.core.spec import BatchSpec, Kind, PipelineSpec, StageSpec, Step, UnbatchSpec
 from headway.errors import Failure, HeadwayError, PlanError
+from headway.how import How
 from headway.ports import Sink, Source
 from headway.run.crew import recipe_of
 from headway.run.outlet import Discard, take_one
 from headway.run.source import open_rows
-from headway.running import How, Run
+from headway.running import Run
 from headway.running_inline import InlineRun
 from headway.sim.whatif import simulated_rate
 from headway.simulated import Services, simulate

@@ -9,21 +9,22 @@ import asyncio
 import contextvars
 import signal
 import threading
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator
 from time import perf_counter
-from typing import Any, Generic, Literal, NoReturn, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from headway.core.plan import Plan
-from headway.core.policy import seconds
-from headway.errors import HeadwayError, PlanError, RunError
+from headway.errors import Failure, HeadwayError, RunError
+from headway.how import How
 from headway.io.deadletter import Letters
+from headway.page import make_page
 from headway.run.driver import Driver, Mode
 from headway.run.loop import run_on_own_loop
 from headway.run.outlet import Discard, LoopOutlet, ThreadOutlet
 from headway.run.recording import RecordingDriver
 from headway.run.source import open_rows
 from headway.run.stop import SignalStops
+from headway.watch.plan import Plan as ShownPlan
 from headway.watch.progress import Progress
 from headway.watch.recorder import Recorder
 from headway.watch.report import Report, make_report
@@ -31,44 +32,6 @@ from headway.watch.report import Report, make_report
 T = TypeVar("T")
 
 _inside: contextvars.ContextVar[Any] = contextvars.ContextVar("headway_run", default=None)
-
-
-@dataclass(frozen=True)
-class How:
-    """How a pipeline is to be run."""
-
-    progress: bool | str = False
-    total: int | None = None
-    dead_letters: Any = None
-    drain_timeout: float = 30.0
-    handle_signals: bool | None = None
-    mode: Literal["concurrent", "inline"] | None = None
-    ui: bool | str = False
-    checkpoint: Any = None
-    job: str | None = None
-    target_rate: float | None = None
-    stall_after: float | None = None
-    trace: Any = None
-    metrics: str | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("ui", "checkpoint", "job", "metrics"):
-            if getattr(self, name):
-                raise PlanError(f"{name}= is not available in this version")
-        if self.progress not in (True, False, "rich", "log"):
-            raise PlanError(f'progress must be True, False, "rich" or "log", not {self.progress!r}')
-        if self.drain_timeout < 0:
-            raise PlanError(f"drain_timeout must be 0 or more seconds, not {self.drain_timeout!r}")
-        if self.mode == "inline" and self.trace:
-            raise PlanError(
-                'trace= records a concurrent run; leave it out with mode="inline", where calls follow each other'
-            )
-        if self.target_rate is not None and not seconds(self.target_rate):
-            raise PlanError(f"target_rate must be above 0 rows a second, or None, not {self.target_rate!r}")
-        if self.stall_after is not None and not seconds(self.stall_after):
-            raise PlanError(f"stall_after must be above 0 seconds, or None, not {self.stall_after!r}")
-        if self.mode not in (None, "concurrent", "inline"):
-            raise PlanError(f'mode must be "concurrent" or "inline", not {self.mode!r}')
 
 
 class Run(Generic[T]):
@@ -89,7 +52,10 @@ class Run(Generic[T]):
         self._task: asyncio.Task[None] | None = None
         self._crash: BaseException | None = None
         self._letters = Letters(how.dead_letters)
+        self._page = make_page(self, how.ui) if how.ui else None
         self._recorder = Recorder(how.trace, name, perf_counter()) if how.trace else None
+        self.shown: Callable[[Report], Report] = lambda report: report
+        """How its page shows a report of it: as it is, or in the units of what it is part of."""
         self._iterated = False
         self._sink = plan.stages[-1].spec.kind != "consume"
 
@@ -97,14 +63,24 @@ class Run(Generic[T]):
 
     def _make(self, outlet: Any) -> Driver:
         self._outlet = outlet
-        made = RecordingDriver if self._recorder is not None else Driver
+        notes = [self._recorder] if self._recorder is not None else []
+        if self._page is not None:
+            notes.append(self._page.notes)
+        made = RecordingDriver if notes else Driver
         self._driver = made(
-            self._plan, open_rows(self._source), outlet=outlet, set_aside=self._letters.take, size=self._size,
+            self._plan, open_rows(self._source), outlet=outlet, set_aside=self._set_aside, size=self._size,
             drain_timeout_s=self._how.drain_timeout, stall_after_s=self._how.stall_after, target_rate=self._how.target_rate, packed=self._packed,
         )  # fmt: skip
-        if self._recorder is not None and isinstance(self._driver, RecordingDriver):
-            self._driver.notes = self._recorder
+        if isinstance(self._driver, RecordingDriver):
+            self._driver.notes = tuple(notes)
+        if self._page is not None:
+            self._page.begin()
         return self._driver
+
+    def _set_aside(self, failure: Failure) -> str | None:
+        if self._page is not None:
+            self._page.set_aside(failure)
+        return self._letters.take(failure)
 
     def start_thread(self, outlet: Any) -> Self:
         """Run on a loop of its own."""
@@ -122,6 +98,9 @@ class Run(Generic[T]):
             except BaseException as error:  # a defect of ours: it is raised where the run is waited for
                 self._crash = error
                 outlet.stop(None, commit=False)
+            finally:
+                if self._page is not None:
+                    self._page.close()
 
         self._thread = threading.Thread(target=context.run, args=(main,), name=f"headway-{self._name}", daemon=True)
         self._thread.start()
@@ -131,8 +110,16 @@ class Run(Generic[T]):
         driver = self._make(outlet)
         context = contextvars.copy_context()
         context.run(_inside.set, self)
-        self._task = asyncio.get_running_loop().create_task(driver.run(), name=f"headway-{self._name}", context=context)
+        main = self._run_task(driver)
+        self._task = asyncio.get_running_loop().create_task(main, name=f"headway-{self._name}", context=context)
         return self
+
+    async def _run_task(self, driver: Driver) -> None:
+        try:
+            await driver.run()
+        finally:
+            if self._page is not None:
+                await asyncio.to_thread(self._page.close)
 
     def __enter__(self) -> Self:
         return self.start_thread(Discard() if self._sink else ThreadOutlet())
@@ -328,6 +315,24 @@ class Run(Generic[T]):
             raise HeadwayError("a stage cannot wait for its own run: it would wait for itself")
 
     # ---- the outcome
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self._name
+
+    @property
+    def plan(self) -> ShownPlan:
+        """What runs and why."""
+        return ShownPlan(self.driver.engine.plan)
+
+    @property
+    def state(self) -> str:
+        """Where it stands: running, draining, done, drained, cancelled or failed."""
+        engine = self.driver.engine
+        if self.driver.errors or engine.state == "failed":
+            return "failed"
+        return engine.state if engine.finished or engine.state == "running" else "draining"
 
     @property
     def driver(self) -> Driver:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway import Failure, Pipeline, SourceError
+from headway.how import How
 from headway.run.blame import ending_error
 from headway.run.wire import RemoteError
-from headway.running import How
 from headway.sim.driver import VirtualRun
 from headway.watch.report import make_report
 

@@ -215,7 +215,7 @@ WRONG = [
     (["a.csv", "--to", "a.db", "--column", "x"], "write NAME=TYPE"),
     (["a.csv", "--to", "a.db", "--column", "x=money"], "type 'money' is not known; there are int"),
     (["a.csv", "--to", "a.db", "--column", "z=int"], "column 'z' is not in the source, which has x, y"),
-    (["a.csv", "--to", "a.db", "--ui"], "--ui is not available"),
+    (["a.csv", "--to", "a.db", "--ui", "--dry-run"], "--dry-run makes none"),
     (["empty.csv", "--to", "a.db"], "empty.csv is empty: there is no header"),
     (["a.csv", "--to", "a.db", "--mode", "replace", "--keep", "foo"], "--keep foo: there are first and last"),
     (["a.csv", "--to", "a.db", "--keep", "foo"], "--keep foo: there are first and last"),

@@ -135,11 +135,10 @@ def test_inline_runs_every_stage_on_the_calling_thread(command, tmp_path):
     assert sys.modules["inline_jobs"].seen == [threading.main_thread()] * 12
 
 
-def test_the_web_page_is_refused_until_there_is_one(command):
-    answer = command("run", "numbers_jobs:pipeline", "--ui")
+def test_a_page_is_for_a_run_beside_the_caller(command):
+    answer = command("run", "numbers_jobs:pipeline", "--ui", "--inline")
     assert answer.status == 2
-    assert "--ui is not available" in answer.err
-    assert "numbers_jobs" not in sys.modules
+    assert "ui= shows a concurrent run" in answer.err
 
 
 def test_a_failing_item_gives_one_message_with_stage_number_and_cause(command):

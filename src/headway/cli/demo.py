@@ -30,7 +30,7 @@ from headway.io.target import Address, Target
     type=click.Path(path_type=Path),
     help="Folder for the file and the database; by default a new one.",
 )
-@click.option("--ui", is_flag=True, hidden=True)
+@click.option("--ui", is_flag=True, help="Serve a page of the import while it goes on.")
 def demo_command(rows: int, folder: Path | None, ui: bool) -> int:
     """Generate a sample file, import it into DuckDB in file order, and check the result.
 
@@ -38,15 +38,13 @@ def demo_command(rows: int, folder: Path | None, ui: bool) -> int:
     The import writes a ledger and the latest balance per account. Then every row of both tables and
     every reject is compared with what the generator knows. Status 1 if anything differs.
     """
-    if ui:
-        raise click.UsageError("--ui is not available in this version; progress is shown in the terminal")
     file, bank = _places(folder)
     began = time.monotonic()
     answers = _generate(file, rows)
     click.echo(f"{file}: {answers.rows:,} rows, {answers.bytes:,} bytes, {time.monotonic() - began:.1f} s")
     with Display(quiet=False, verbose=False, resumable=False) as display:
         job = ImportJob(
-            file, bank, process="headway.cli.demo_rules:book", tables=TABLES, job="demo",
+            file, bank, process="headway.cli.demo_rules:book", tables=TABLES, job="demo", ui=ui,
             begin=display.begin, advance=display.advance, stopping=display.stopping,
         )  # fmt: skip
         result = job.run()

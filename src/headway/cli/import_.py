@@ -15,7 +15,6 @@ from headway.importer.result import TooManyRejects
 
 REJECTS_STATUS = 3
 _DELIMITERS = {"\\t": "\t", "tab": "\t"}
-_LATER = "not available in this version"
 
 
 @click.command("import", epilog="Example: headway import transactions.csv --to bank.duckdb --key id")
@@ -82,7 +81,7 @@ _LATER = "not available in this version"
 @click.option(
     "--dry-run", is_flag=True, help="Show types, first rows, plan and about how long it takes; touch no target."
 )
-@click.option("--ui", is_flag=True, hidden=True)
+@click.option("--ui", is_flag=True, help="Serve a page of the import while it goes on.")
 def import_command(sources: tuple[str, ...], as_json: bool, quiet: bool, verbose: bool, **options: Any) -> int:
     """Import CSV, JSON lines or Parquet into a DuckDB, SQLite or PostgreSQL database, in file order.
 
@@ -95,7 +94,8 @@ def import_command(sources: tuple[str, ...], as_json: bool, quiet: bool, verbose
 
     Status: 0 done, 1 failed, 2 usage, 3 too many rejects, 130 interrupted, 143 terminated.
     """
-    _refuse_later(options)
+    if options["ui"] and options["dry_run"]:
+        raise click.UsageError("--ui shows an import, and --dry-run makes none: leave one of them out")
     options = {name: value for name, value in options.items() if value not in (None, "")}
     options["delimiter"] = _DELIMITERS.get(options.get("delimiter", ""), options.get("delimiter"))
     if options.get("quote") == "none":
@@ -139,9 +139,3 @@ def _show(job: ImportJob, *, as_json: bool, quiet: bool, verbose: bool) -> None:
         if verbose and job.result.report is not None:
             click.echo(str(job.result.report))
     warn(job.result)
-
-
-def _refuse_later(options: dict[str, Any]) -> None:
-    """Refuse what a later version will do, rather than accept and ignore it."""
-    if options.pop("ui"):
-        raise click.UsageError(f"--ui is {_LATER}; progress is shown in the terminal")

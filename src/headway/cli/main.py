@@ -34,6 +34,7 @@ COMMANDS = {
     "what-if": ("headway.cli.what_if:what_if_command", "Predict what other numbers of workers would give."),
     "check": ("headway.cli.check:check_command", "Look for results that depend on timing."),
     "why": ("headway.cli.why:why_command", "Show the life of one item."),
+    "ui": ("headway.cli.ui:ui_command", "Serve the page: live runs, finished runs, the visualizer."),
     "demo": ("headway.cli.demo:demo_command", "Generate a file, import it, check every row."),
 }
 """Subcommand -> where it is defined, and the line of it that `headway --help` shows."""

@@ -62,17 +62,15 @@ def workers_of(settings: Iterable[str]) -> dict[str, int]:
 @click.option("--inline", is_flag=True, help="Run every stage on one thread, for a debugger.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, and no report unless --json asks for it.")
-@click.option("--ui", is_flag=True, help="Not available in this version.")
+@click.option("--ui", is_flag=True, help="Serve a page of the run while it goes on.")
 def run_command(reference: str, settings: tuple[str, ...], inline: bool, as_json: bool, quiet: bool, ui: bool) -> None:
     """Run a pipeline to its end and print its report.
 
     MODULE is a dotted name or the path of a Python file, PIPELINE the name of a Pipeline in it or of
     a function that returns one. Ctrl-C finishes what was read and stops; a second one stops at once.
     """
-    if ui:
-        raise click.UsageError("--ui is not available in this version; progress is shown in the terminal")
     pipeline = pipeline_of(reference).with_workers(workers_of(settings))
-    how: dict[str, Any] = {"progress": not quiet}
+    how: dict[str, Any] = {"progress": not quiet, "ui": ui}
     if inline:
         how["mode"] = "inline"
     try:

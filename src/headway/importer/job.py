@@ -37,6 +37,7 @@ from headway.importer.writer import RANGES_A_COMMIT, ImportWriter, Stopped
 from headway.io.inputs import InputFormat, Sources, open_ranges
 from headway.io.ranges import Range, Ranges
 from headway.io.target import Address, Target
+from headway.page import check_page
 from headway.pipeline import Pipeline
 from headway.text import message, told
 from headway.watch.report import Report
@@ -78,6 +79,7 @@ class ImportJob:
         restart: bool = False,
         accept_changed: bool = False,
         dry_run: bool = False,
+        ui: bool | str = False,
         begin: Callable[[ImportJob], None] = lambda _job: None,
         advance: Callable[[ImportJob], None] = lambda _job: None,
         stopping: Callable[[ImportJob, int], None] = lambda _job, _lines: None,
@@ -88,7 +90,8 @@ class ImportJob:
         self._schema = SchemaDeclaration(schema, column)
         self._process, self._rejects = process, Path(rejects) if rejects is not None else None
         self._restart, self._accept_changed, self.dry_run = restart, accept_changed, dry_run
-        self._begin, self._advance, self._stopping = begin, advance, stopping
+        check_page(ui)
+        self._begin, self._advance, self._stopping, self._ui = begin, advance, stopping, ui
         key = tuple(part.strip() for part in key.split(",")) if isinstance(key, str) else tuple(key)
         if tables is not None:
             if key or mode or keep:
@@ -205,7 +208,11 @@ class ImportJob:
         report: Report | None = None
         try:
             with ExitStack() as stack:
-                self._told = Told(lambda: self._stopping(self, ranges.lines_ahead()))
+                self._told = Told(
+                    lambda: self._stopping(self, ranges.lines_ahead()),
+                    lambda report: in_rows(report, writer.counts.since(counts), writer.set_aside, writer.notes),
+                    self._ui,
+                )
                 report = run_until_stopped(
                     self._pipeline(ranges, writer, self._parse_job(ranges, binding, schema), stack), self._told
                 )

@@ -31,3 +31,4 @@ class ImportOptions(TypedDict, total=False):
     restart: bool
     accept_changed: bool
     dry_run: bool
+    ui: bool | str

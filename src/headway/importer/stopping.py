@@ -22,9 +22,14 @@ DRAIN_S = 30.0
 
 @dataclass(slots=True)
 class Told:
-    """Who is told of a run: `run` is set when it begins, `stopping` called at the first signal, on the main thread."""
+    """Who is told of a run: `run` is set when it begins, `stopping` called at the first signal, on the main thread.
+
+    `shown` turns a report over ranges into the one that the page of the run (`ui`) shows.
+    """
 
     stopping: Callable[[], None]
+    shown: Callable[[Report], Report]
+    ui: bool | str = False
     run: Run[Any] | None = None
 
 
@@ -33,7 +38,9 @@ def run_until_stopped(pipeline: Pipeline[Any], told: Told) -> Report:
 
     Raises KeyboardInterrupt or Terminated, with ``.report``, if a signal ended it before its input did.
     """
-    with pipeline.open(drain_timeout=DRAIN_S) as run:
+    opened = pipeline.open(drain_timeout=DRAIN_S, ui=told.ui)
+    opened.shown = told.shown
+    with opened as run:
         told.run = run
 
         def ask(mode: Mode) -> None:

@@ -1,4 +1,4 @@
-"""A driver that tells a recorder what it hands out and what comes back."""
+"""A driver that tells recorders what it hands out, what comes back, and why slots without work are idle."""
 
 from __future__ import annotations
 
@@ -19,20 +19,40 @@ class Notes(Protocol):
     def answered(self, ticket: int, taken: int, failed: list[int], started: float, stopped: float, now: float) -> None:
         """The first `taken` of them have been called, from `started` to `stopped`; those at the offsets `failed` failed."""
 
+    def idle(self, stage: str, state: str, now: float) -> None:
+        """From now on the slots of `stage` that have nothing in hand are idle for this reason."""
+
 
 class RecordingDriver(Driver):
     """The same run, with `notes` taken."""
 
-    notes: Notes
+    notes: tuple[Notes, ...] = ()
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._idle: dict[int, str] = {}
 
     def dispatch(self, slot: Slot, job: Job) -> None:
         """Note it, and hand it out."""
-        self.notes.dispatched(
-            job.ticket, slot.stage.spec.name, slot.number, list(job.tags), job.attempt, perf_counter()
-        )
+        tags, now = list(job.tags), perf_counter()
+        for notes in self.notes:
+            notes.dispatched(job.ticket, slot.stage.spec.name, slot.number, tags, job.attempt, now)
         super().dispatch(slot, job)
 
     def _on_answer(self, worker: Any, answer: Answer) -> None:
         failed = [offset for offset, _ in answer.failed]
-        self.notes.answered(answer.ticket, answer.taken, failed, answer.started, answer.stopped, perf_counter())
+        now = perf_counter()
+        for notes in self.notes:
+            notes.answered(answer.ticket, answer.taken, failed, answer.started, answer.stopped, now)
         super()._on_answer(worker, answer)
+
+    def _after(self) -> None:
+        """Once no event waits: note where the reason of idleness has changed."""
+        super()._after()
+        now = perf_counter()
+        for stage in self.engine.stages:
+            state = stage.meter.idle_state
+            if self._idle.get(stage.index) != state:
+                self._idle[stage.index] = state
+                for notes in self.notes:
+                    notes.idle(stage.spec.name, state, now)

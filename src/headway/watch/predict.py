@@ -66,6 +66,16 @@ class Predictor:
         self._reached: dict[tuple[tuple[str, int], ...], list[float]] = {}
         self._off = 0.0
 
+    def resized(self, queue: int | None = None, window: int | None = None) -> Predictor:
+        """One for the same pipeline with so many places in every queue, and rows under way; None: as it is."""
+        if queue is None and window is None:
+            return self
+        steps = [step | {"queue": queue} if queue and "stage" in step else step for step in self._model["steps"]]
+        model = {**self._model, "steps": steps, "window": window or self._model["window"]}
+        other = Predictor({**self._data, "model": model})
+        other._off = self._error()  # what was measured was so with the sizes as they were
+        return other
+
     @property
     def possible(self) -> bool:
         """Whether enough was measured."""

@@ -64,6 +64,15 @@ def speed(data: Mapping[str, Any]) -> str:
     return "no rate"
 
 
+def sentence(data: Mapping[str, Any]) -> str:
+    """How fast it is, of what would be possible, and why: one sentence."""
+    rate, neck = data["steady"]["rate"] or data["rate"], data["bottleneck"]
+    if not rate or neck is None:
+        return "nothing has come through yet" if data["state"] == "running" else f"{data['state']}: {speed(data)}"
+    most = f" of a possible {neck['ceiling']:,.4g}" if neck["ceiling"] is not None else ""
+    return f"{rate:,.4g} rows/s{most}: {neck['stage']} is the bottleneck ({neck['because']})"
+
+
 def changes(data: Mapping[str, Any]) -> list[str]:
     """The three changes worth making, each on a line."""
     told = [
