@@ -35,7 +35,7 @@ class Job:
     epoch: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Answer:
     """What a worker did with a job.
 

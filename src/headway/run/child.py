@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import ctypes
 import os
-import pickle
 import signal
 import sys
 import threading
 import traceback
 from collections import deque
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
-from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
@@ -28,6 +27,7 @@ from headway.core.ticket import Answer, Job
 from headway.errors import Raised
 from headway.run.journal import Journal, Writer, records
 from headway.run.logs import forward
+from headway.run.pipe import Ended, Incoming, Outgoing, Part, framed, pickled
 from headway.run.thread import JobQueue, serve
 from headway.run.wire import Gaps, local, pack_answer, pack_states, portable, unpack_job
 from headway.run.worker import Recipe
@@ -38,25 +38,25 @@ _PR_SET_PDEATHSIG = 1
 class _Report:
     """Sends what happens to the parent."""
 
-    def __init__(self, pipe: Connection) -> None:
+    def __init__(self, pipe: Outgoing) -> None:
         self._pipe, self._lock = pipe, threading.RLock()
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[list[bytes]] = deque()
         self._sending = False
         self.gaps: dict[int, Gaps] = {}
         self.writer: Writer | None = None
 
-    def send(self, *message: Any) -> None:
-        """Send a message; it is in the pipe when this returns.
+    def send(self, *message: Any, parts: Sequence[Part] = ()) -> None:
+        """Send a message, and `parts` behind it; it is in the pipe when this returns.
 
         Only a record logged by a finalizer or signal handler, which may run within another `send` of the
         same thread, is left for that one to send.
         """
-        self._waiting.append(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+        self._waiting.append(framed([pickled(message), *parts]))
         with self._lock:
             while self._waiting and not self._sending:
                 self._sending = True
                 try:
-                    self._pipe.send_bytes(self._waiting.popleft())
+                    self._pipe.send(self._waiting.popleft())
                 except OSError:  # nobody listens any more
                     os._exit(1)
                 finally:
@@ -70,12 +70,12 @@ class _Report:
 
     def answered(self, worker: Any, answer: Answer) -> None:
         gaps = self.gaps.pop(answer.ticket, None)
-        data = pack_answer(gaps(answer) if gaps else answer)
+        parts = pack_answer(gaps(answer) if gaps else answer)
         writer = self.writer if self.writer is not None and self.writer.ticket == answer.ticket else None
         if writer is not None and answer.parked:
             writer.pause()
         states = writer.states(answer) if writer is not None else {}
-        self.send("answer", data, pack_states(states) if states else None)
+        self.send("answer", pack_states(states) if states else None, parts=parts)
         if writer is not None:
             writer.end()
 
@@ -119,16 +119,17 @@ def main() -> None:
     parent, inward, outward, handle = (int(text) for text in sys.argv[-4:])
     _end_with(parent)
     os.register_at_fork(after_in_child=lambda: _let_go(inward, outward))
-    pipe, report = Connection(inward, writable=False), _Report(Connection(outward, readable=False))
+    pipe, report = Incoming(inward), _Report(Outgoing(outward))
     journal = Journal(handle)
     journal.release()
     try:
         # The user's modules are loaded with the recipe; they may log already.
         about: list[Any] = ["", None]
-        forward(pickle.loads(pipe.recv_bytes()), lambda data: report.send("log", data), lambda: _about(report, about))
-        recipe: Recipe = pickle.loads(pipe.recv_bytes())
-        recipe.states.update(pickle.loads(pipe.recv_bytes()))
-    except EOFError:
+        first = pipe.receive()
+        forward(first.load(), lambda data: report.send("log", data), lambda: _about(report, about))
+        recipe: Recipe = first.load()
+        recipe.states.update(first.load())
+    except Ended:
         return
     except BaseException as error:
         error.add_note("the stage's function could not be loaded in a child process")
@@ -144,16 +145,17 @@ def main() -> None:
     def read() -> None:
         while True:
             try:
-                kind, *rest = pickle.loads(pipe.recv_bytes())
-            except (EOFError, OSError):
+                message = pipe.receive()
+                kind, *rest = message.load()
+                job, gaps = unpack_job(message) if kind == "job" else (None, None)
+            except (Ended, OSError):
                 os._exit(1)
-            if kind == "job":
-                job, gaps = unpack_job(rest[0])
+            if job is not None:
                 if gaps is not None:
                     report.gaps[job.ticket] = gaps
                 queue.add(job)
                 tokens.put(True)
-                del job, rest  # values are not held while nothing comes
+                del job  # values are not held while nothing comes
             elif kind == "resume":
                 queue.add(Job(rest[0], [], (), rest[1]), resumed=True)
                 tokens.put(True)

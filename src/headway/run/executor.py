@@ -19,6 +19,7 @@ from headway.call import Caller, drive, is_async, raised
 from headway.claim import Cell
 from headway.core.ticket import Answer, Job
 from headway.errors import ItemTimeout, PlanError, WorkerDied
+from headway.run.pipe import Message, Part
 from headway.run.thread import JobQueue
 from headway.run.wire import pack_answer, pack_job, unpack_answer, unpack_job
 from headway.run.worker import Events, Recipe
@@ -107,7 +108,7 @@ class ExecutorWorker:
             self._future = None
         try:
             result = future.result()
-            answer = unpack_answer(result) if isinstance(result, bytes) else result
+            answer = result if isinstance(result, Answer) else unpack_answer(Message.of(result))
         except CancelledError:
             answer = Answer(job.ticket, 0)
         except BaseException as error:
@@ -183,13 +184,13 @@ def wants_bytes(executor: Executor) -> bool:
 _callers: dict[bytes, Caller] = {}
 
 
-def _run_packed(packed: bytes, data: bytes) -> bytes:
+def _run_packed(packed: bytes, data: list[Part]) -> list[Part]:
     """In a process of the executor: run a job with the function that came with it, which is kept for the next."""
     caller = _callers.get(packed)
     if caller is None:
         _callers.clear()
         caller = _callers[packed] = _caller(pickle.loads(packed))
-    job, mend = unpack_job(data)
+    job, mend = unpack_job(Message.of(data))
     answer = drive(caller.run(job, Cell()))
     return pack_answer(mend(answer) if mend is not None else answer)
 

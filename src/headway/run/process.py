@@ -10,9 +10,9 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
-from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -23,12 +23,19 @@ from headway.core.ticket import Answer, Job
 from headway.errors import ItemTimeout, PlanError, WorkerDied
 from headway.run.journal import Journal
 from headway.run.logs import deliver, levels
+from headway.run.pipe import Incoming, Message, Outgoing, framed, pickled
 from headway.run.setup import Shared
 from headway.run.wire import culprit, local, pack_job, pack_recipe, pack_states, portable, unpack_answer
 from headway.run.worker import Events, Recipe, late_setup
 from headway.text import told
 
 _BOOT = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from headway.run.child import main; main()"
+_turn = threading.Lock()
+_LARGE, _TURN_S = 1 << 22, 1.0
+"""Results of so many bytes come one at a time: until it is settled, each exists beside the input that it came from.
+
+A child that stops in the middle of one delays the others by so much, and no more.
+"""
 KILLED_S = 1.0
 """How long a killed child may take to be gone."""
 
@@ -84,7 +91,7 @@ class ProcessWorker:
         self._threads.append(thread)
         thread.start()
 
-    def _spawn(self) -> Connection:
+    def _spawn(self) -> Outgoing:
         """Start the child and the thread that reads from it; the pipe to write to."""
         journal = Journal()
         try:
@@ -93,7 +100,7 @@ class ProcessWorker:
         except BaseException:
             journal.release()
             raise
-        out, into = Connection(parent_out, readable=False), Connection(parent_in, writable=False)
+        out, into = Outgoing(parent_out), Incoming(parent_in)
         handles = child_in, child_out, journal.handle
         path = json.dumps([str(Path(entry).absolute()) for entry in sys.path])
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - as multiprocessing does
@@ -212,24 +219,22 @@ class ProcessWorker:
             self._over.set()
             return
         try:
-            pipe.send_bytes(pickle.dumps(levels()))
-            pipe.send_bytes(self._packed)
-            pipe.send_bytes(pack_states(self._recipe.states))
+            pipe.send(framed([pickled(levels()), [self._packed], [pack_states(self._recipe.states)]]))
             while (message := self._outbox.get()) is not None:
+                parts = []
                 if message[0] == "job":
-                    message = ("job", _packed_job(message[1], batched=batched))
+                    parts = pack_job(message[1], list(map(len, message[1].values)) if batched else None)
                 elif message[0] == "stack":
                     self._asked.append(message[1])
-                    message = message[:1]
-                pipe.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
-                del message  # values are not held while nothing is to be sent
+                pipe.send(framed([pickled(message[:1] if message[0] in {"job", "stack"} else message), *parts]))
+                del message, parts  # values are not held while nothing is to be sent
         except OSError:  # the child is gone: the reading thread reports it
             while self._outbox.get() is not None:
                 pass
         finally:
             pipe.close()
 
-    def _read(self, child: subprocess.Popen[bytes], pipe: Connection, journal: Journal) -> None:
+    def _read(self, child: subprocess.Popen[bytes], pipe: Incoming, journal: Journal) -> None:
         try:
             self._read_all(pipe)
         except (EOFError, OSError):
@@ -246,7 +251,7 @@ class ProcessWorker:
             self._events.broken(self, raised(_death(self._recipe.name, child.pid, code)))
         self._over.set()
 
-    def _read_all(self, pipe: Connection) -> None:
+    def _read_all(self, pipe: Incoming) -> None:
         """Pass on what the child sends. Raises EOFError at its end, however that came."""
         until: float | None = None
         while True:
@@ -255,12 +260,12 @@ class ProcessWorker:
                 self._stopping = True
                 self._events.broken(self, late_setup(self._recipe.setup_timeout))
                 self._begin(self._end_child)
-            rest: list[Any] = []  # values are not held while nothing comes
-            kind, *rest = pickle.loads(pipe.recv_bytes())
+            message = pipe.receive()
+            kind, *rest = message.load()
             if kind == "answer":
-                if rest[1] is not None:
-                    self._recipe.states.update(pickle.loads(rest[1]))
-                self._answered(unpack_answer(rest[0]))
+                if rest[0] is not None:
+                    self._recipe.states.update(pickle.loads(rest[0]))
+                self._answered(_in_turn(message) if message.size >= _LARGE else unpack_answer(message))
             elif kind == "log":
                 deliver(rest[0])
             elif kind == "stack":
@@ -293,8 +298,18 @@ class ProcessWorker:
         self._events.died(self, why, answer, cursor)
 
 
-def _packed_job(job: Job, *, batched: bool) -> bytes:
-    return pack_job(job, list(map(len, job.values)) if batched else None)
+def _in_turn(message: Message) -> Answer:
+    """A large answer, loaded when the one before has been settled."""
+    mine = _turn.acquire(timeout=_TURN_S)
+    try:
+        answer = unpack_answer(message)
+    except BaseException:
+        if mine:
+            _turn.release()
+        raise
+    if mine:
+        weakref.finalize(answer, _turn.release).atexit = False
+    return answer
 
 
 def _death(stage: str, pid: int, code: int) -> WorkerDied:

@@ -238,10 +238,12 @@ class ThreadReader(_Reader):
     def _iterate(self, rows: Iterator[Any]) -> None:
         if not self._may_read():
             return
-        push, size = self.rows.append, self._size
-        for read, row in enumerate(rows, 1):
+        push, size, read = self.rows.append, self._size, 0
+        for row in rows:
             large = type(row) not in FLAT and size(row) > self._each
             push(row)
+            del row  # not held while this thread waits
+            read += 1  # noqa: SIM113 - `enumerate` would hold the row too
             self._read = read
             if large:
                 self._large = read
@@ -260,6 +262,7 @@ class ThreadReader(_Reader):
             self._read += len(rows)
             if any(self._size(row) > self._each for row in rows):
                 self._large = self._read
+            del rows  # not held while this thread waits
             if not self._told:
                 self._told = True
                 self._mailbox.post(self._on_rows)

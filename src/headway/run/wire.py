@@ -9,7 +9,7 @@ import io
 import pickle
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import accumulate
 from types import CodeType
 from typing import Any
@@ -19,6 +19,7 @@ import cloudpickle
 from headway.call import raised
 from headway.core.ticket import Answer, Job
 from headway.errors import HeadwayError, Raised
+from headway.run.pipe import Ended, Message, Part, Pieces, pickled
 from headway.text import told
 
 
@@ -57,8 +58,8 @@ def _dumps(value: Any) -> bytes:
 
 Error = tuple[bytes, str, str]
 """An error on its way: pickled, as a text in case that cannot be read, and its traceback."""
-Packed = bytes | list[bytes | Error]
-"""Values on their way: all together, or each for itself with an error in the place of what cannot travel."""
+Form = list[Error | None] | None
+"""How values travel: all in one part (None), or each in its own, with an error in the place of what cannot travel."""
 
 
 def portable(record: Raised) -> Error:
@@ -109,69 +110,75 @@ def unsendable(error: BaseException, what: str, value: Any) -> BaseException:
     return error
 
 
-def _pack_values(values: list[Any], what: str) -> Packed:
+def _pack_values(values: list[Any], what: str) -> tuple[Form, list[Part]]:
     """Pickle `values`, classes and functions of `__main__` by value. Raises nothing.
 
     Where a class of the user is involved each is pickled for itself, since then one may be
     impossible to write, or to read at the other end.
     """
-    buffer = io.BytesIO()
-    pickler = _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL)
+    pieces = Pieces()
+    pickler = _Pickler(pieces, protocol=pickle.HIGHEST_PROTOCOL)
 
-    def dump(value: Any) -> bytes:
-        buffer.seek(0)
-        buffer.truncate()
+    def dump(value: Any) -> Part:
+        pieces.take()
         pickler.clear_memo()
         pickler.dump(value)
-        return buffer.getvalue()
+        return pieces.take()
 
-    packed: list[bytes | Error] = []
+    form: list[Error | None] = []
+    parts: list[Part] = []
     for value in values:
         try:
-            packed.append(dump(value))
+            parts.append(dump(value))
+            form.append(None)
         except BaseException as error:
-            packed.append(portable(raised(unsendable(error, what, value))))
-        if len(packed) == 1 < len(values) and not pickler.custom:
+            form.append(portable(raised(unsendable(error, what, value))))
+        if len(form) == 1 < len(values) and not pickler.custom:
             with suppress(BaseException):  # found again below, and told for the value that it comes from
                 together = dump(values)
                 if not pickler.custom:
-                    return together
-    return packed
+                    return None, [together]
+    return form, parts
 
 
-def _unpack_values(packed: Packed, what: str) -> tuple[list[Any], dict[int, Raised]]:
+def _unpack_values(form: Form, message: Message, what: str) -> tuple[list[Any], dict[int, Raised]]:
     """The reverse: values, and by number the errors of those that did not come through (None in their place)."""
-    if isinstance(packed, bytes):
-        return pickle.loads(packed), {}
+    if form is None:
+        return message.load(), {}
     values: list[Any] = []
     bad: dict[int, Raised] = {}
-    for number, data in enumerate(packed):
+    for number, unsent in enumerate(form):
         values.append(None)
-        if isinstance(data, tuple):
-            bad[number] = local(*data)
+        if unsent is not None:
+            bad[number] = local(*unsent)
             continue
         try:
-            values[number] = pickle.loads(data)
+            values[number] = message.load()
+        except Ended:
+            raise
         except BaseException as error:
             error.add_note(f"the {what} cannot be read in the other process")
             bad[number] = raised(error)
     return values, bad
 
 
-def pack_answer(answer: Answer) -> bytes:
-    """An answer as bytes."""
-    fields = {name: getattr(answer, name) for name in Answer.__slots__}
-    fields["values"] = _pack_values(answer.values, "result")
-    fields["failed"] = [(offset, *portable(record)) for offset, record in answer.failed]
-    return pickle.dumps(fields, protocol=pickle.HIGHEST_PROTOCOL)
+_FIELDS = [field.name for field in fields(Answer)]
 
 
-def unpack_answer(data: bytes) -> Answer:
+def pack_answer(answer: Answer) -> list[Part]:
+    """An answer as parts of a message."""
+    told_of = {name: getattr(answer, name) for name in _FIELDS}
+    told_of["values"], parts = _pack_values(answer.values, "result")
+    told_of["failed"] = [(offset, *portable(record)) for offset, record in answer.failed]
+    return [pickled(told_of), *parts]
+
+
+def unpack_answer(message: Message) -> Answer:
     """The reverse of `pack_answer`. A value that did not come through is the failure of its item."""
-    fields = pickle.loads(data)
-    fields["values"], bad = _unpack_values(fields["values"], "result")
-    fields["failed"] = [(offset, local(*error)) for offset, *error in fields["failed"]]
-    answer = Answer(**fields)
+    told_of = message.load()
+    told_of["values"], bad = _unpack_values(told_of["values"], message, "result")
+    told_of["failed"] = [(offset, local(*error)) for offset, *error in told_of["failed"]]
+    answer = Answer(**told_of)
     return _without(answer, bad) if bad else answer
 
 
@@ -196,20 +203,24 @@ def _without(answer: Answer, bad: dict[int, Raised]) -> Answer:
     return answer
 
 
-def pack_job(job: Job, widths: list[int] | None) -> bytes:
-    """A job as bytes. `widths`: how many offsets each input counts (None: one)."""
-    keys = None if job.keys is None else _pack_values(list(job.keys), "key")
-    fields = job.ticket, job.tags, job.limit, job.attempt, job.born, job.until, job.epoch
-    return pickle.dumps((fields, _pack_values(job.values, "input"), keys, widths), protocol=pickle.HIGHEST_PROTOCOL)
-
-
-def unpack_job(data: bytes) -> tuple[Job, Gaps | None]:
-    """The reverse of `pack_job`. Inputs that did not come through are left out; then the second value tells of them."""
-    (ticket, tags, limit, attempt, born, until, epoch), packed, packed_keys, widths = pickle.loads(data)
-    values, bad = _unpack_values(packed, "input")
+def pack_job(job: Job, widths: list[int] | None) -> list[Part]:
+    """A job as parts of a message. `widths`: how many offsets each input counts (None: one)."""
+    about = job.ticket, job.tags, job.limit, job.attempt, job.born, job.until, job.epoch
+    form, parts = _pack_values(job.values, "input")
     keys = None
-    if packed_keys is not None:
-        keys, bad_keys = _unpack_values(packed_keys, "key")
+    if job.keys is not None:
+        keyed, more = _pack_values(list(job.keys), "key")
+        keys, parts = (keyed,), parts + more
+    return [pickled((about, form, keys, widths)), *parts]
+
+
+def unpack_job(message: Message) -> tuple[Job, Gaps | None]:
+    """The reverse of `pack_job`. Inputs that did not come through are left out; then the second value tells of them."""
+    (ticket, tags, limit, attempt, born, until, epoch), form, keyed, widths = message.load()
+    values, bad = _unpack_values(form, message, "input")
+    keys = None
+    if keyed is not None:
+        keys, bad_keys = _unpack_values(keyed[0], message, "key")
         bad = bad_keys | bad
     job = Job(ticket, values, tags, limit, keys, attempt, born, until, epoch)
     if not bad:
