@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,7 @@ from headway.core.plan import Plan
 from headway.core.stage import Slot
 from headway.core.ticket import Answer, Job
 from headway.errors import PlanError
+from headway.run.checkpoint import Checkpoint
 from headway.run.crew import recipe_of
 from headway.run.worker import Session
 from headway.sim.driver import VirtualRun, _Running, _Worker
@@ -56,6 +58,7 @@ class Explored(VirtualRun):
         self.inside: str | None = None
         self.refused: PlanError | None = None
         self.loop = HeapLoop(lambda: self.now, self.at, self.refuse)  # type: ignore[abstract]
+        self._checkpoint = Checkpoint()
         self._sessions: list[Session] = []
         self._tasks: dict[int, asyncio.Task[Any]] = {}
 
@@ -102,6 +105,7 @@ class Explored(VirtualRun):
                 for slot in stage.slots:
                     self._worker(slot)
             super().run()
+            self._checkpoint.take(self.engine, deque())
             for session in self._sessions:
                 self._whole(session.close(None, commit=self.engine.state == "done"), session.asynchronous)
         if self.refused is not None:
@@ -115,7 +119,9 @@ class Explored(VirtualRun):
         if slot in self._workers or slot.stage.spec.kind == "consume":
             return super()._worker(slot)
         self.inside = slot.stage.spec.name
-        recipe = recipe_of(slot.stage.plan, self._bytes, self.engine.window.budget, self.engine.plan.spec.name)
+        recipe = recipe_of(
+            slot.stage.plan, self._bytes, self.engine.window.budget, self.engine.plan.spec.name, self._checkpoint
+        )
         if slot.number and slot.stage.slots:
             first = self._workers.get(slot.stage.slots[0])
             recipe = first.recipe if first is not None and first.recipe is not None else recipe

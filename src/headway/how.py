@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from headway.core.plan import Plan
 from headway.core.policy import seconds
 from headway.errors import PlanError
 from headway.page import check_page
+from headway.resuming import checkpoint_of
+from headway.run.checkpoint import Checkpoint
+from headway.run.source import close_unread
 
 
 @dataclass(frozen=True)
@@ -22,16 +28,22 @@ class How:
     mode: Literal["concurrent", "inline"] | None = None
     ui: bool | str = False
     checkpoint: Any = None
-    job: str | None = None
+    job: Any = None
+    accept_changed: bool = False
     target_rate: float | None = None
     stall_after: float | None = None
     trace: Any = None
     metrics: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("checkpoint", "job", "metrics"):
-            if getattr(self, name):
-                raise PlanError(f"{name}= is not available in this version")
+        if self.metrics:
+            raise PlanError("metrics= is not available in this version")
+        if self.job is not None and not (isinstance(self.job, str) and self.job):
+            raise PlanError(f"job is a name, or None, not {self.job!r}")
+        if self.checkpoint is not None and not isinstance(self.checkpoint, str | os.PathLike):
+            raise PlanError(f"checkpoint is the path of a file, or None, not {self.checkpoint!r}")
+        if self.accept_changed and not self.goes_on:
+            raise PlanError("accept_changed= is for a run that goes on: it goes with job= or checkpoint=")
         if self.progress not in (True, False, "rich", "log"):
             raise PlanError(f'progress must be True, False, "rich" or "log", not {self.progress!r}')
         if self.drain_timeout < 0:
@@ -48,3 +60,19 @@ class How:
             raise PlanError(f"stall_after must be above 0 seconds, or None, not {self.stall_after!r}")
         if self.mode not in (None, "concurrent", "inline"):
             raise PlanError(f'mode must be "concurrent" or "inline", not {self.mode!r}')
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the run is one of a job, which goes on where the one before it stopped."""
+        return self.checkpoint is not None or self.job is not None
+
+    def make_checkpoint(self, plan: Plan, rows: Any, name: str, refused: Callable[[], None]) -> Checkpoint:
+        """The checkpoint of a run over `rows`. Raises PlanError and CheckpointError, having closed the source and called `refused`."""
+        try:
+            return checkpoint_of(
+                plan, rows, path=self.checkpoint, job=self.job, default=name, accept_changed=self.accept_changed
+            )
+        except BaseException:
+            close_unread(rows)
+            refused()
+            raise

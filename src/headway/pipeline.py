@@ -24,6 +24,7 @@ from headway.core.spec import BatchSpec, Kind, PipelineSpec, StageSpec, Step, Un
 from headway.errors import Failure, HeadwayError, PlanError
 from headway.how import How
 from headway.ports import Sink, Source
+from headway.resuming import effect, read_once
 from headway.run.crew import recipe_of
 from headway.run.outlet import Discard, take_one
 from headway.run.source import open_rows
@@ -255,7 +256,8 @@ class Pipeline(Generic[T]):
 
     def plan(self) -> Plan:
         """What will run and why. Raises PlanError for what cannot work."""
-        return Plan(self._prepare("concurrent")[0])
+        plan = self._prepare("concurrent")[0]
+        return Plan(plan, effect(plan))
 
     def simulate(self, service: Services, *, items: int = 1000, seed: int = 0) -> Report:
         """The report of this pipeline on a virtual clock: the same engine, with no function called and nothing read.
@@ -281,14 +283,17 @@ class Pipeline(Generic[T]):
 
     def _open(self, how: How) -> Run[T]:
         plan, packed = self._prepare("concurrent")
-        return Run(plan, self._take_source(), self._name, how, self._size, packed)
+        return Run(plan, self._take_source(how.goes_on), self._name, how, self._size, packed)
 
-    def _take_source(self) -> Any:
-        """The source, once only if it is its own iterator."""
+    def _take_source(self, anew: bool = False) -> Any:
+        """The source, once only if it is its own iterator; never such a one if each run has to begin `anew`."""
         source: Any = self._source
-        once = not callable(source) and (
-            (hasattr(source, "__next__") and hasattr(source, "__iter__")) or hasattr(source, "__anext__")
-        )
+        once = read_once(source)
+        if once and anew:
+            raise PlanError(
+                "a run with checkpoint= or job= has to be able to begin anew, and this source is an iterator, which gives "
+                "its items once: give a list, a Source, or a function that returns a new iterator, as in lambda: open(path)"
+            )
         if once and self._used[0]:
             raise HeadwayError(
                 f"the source of {self._name!r} is an iterator and was used up by the first run; "
@@ -337,6 +342,8 @@ class Pipeline(Generic[T]):
     def collect(self, **how: Any) -> list[T]:
         """All outputs."""
         made = self._how(how)
+        if made.goes_on:
+            raise PlanError("collect() gives all outputs, and a run that goes on only the rest: use run() or open()")
         if made.mode == "inline":
             return list(self._inline(made).values())
         values: list[T] = []
@@ -378,4 +385,4 @@ class Pipeline(Generic[T]):
 
     def _inline(self, how: How) -> InlineRun[T]:
         plan, _ = self._prepare("inline")
-        return InlineRun(plan, open_rows(self._take_source()), self._name, how, self._size)
+        return InlineRun(plan, open_rows(self._take_source(how.goes_on)), self._name, how, self._size)

@@ -18,12 +18,14 @@ from headway.errors import Failure, HeadwayError, RunError
 from headway.how import How
 from headway.io.deadletter import Letters
 from headway.page import make_page
+from headway.resuming import effect
+from headway.run.checkpoint import Checkpoint
 from headway.run.driver import Driver, Mode
 from headway.run.loop import run_on_own_loop
 from headway.run.outlet import Discard, LoopOutlet, ThreadOutlet
 from headway.run.recording import RecordingDriver
 from headway.run.source import open_rows
-from headway.run.stop import SignalStops
+from headway.run.stop import SignalStops, Terminated
 from headway.watch.plan import Plan as ShownPlan
 from headway.watch.progress import Progress
 from headway.watch.recorder import Recorder
@@ -51,6 +53,7 @@ class Run(Generic[T]):
         self._thread: threading.Thread | None = None
         self._task: asyncio.Task[None] | None = None
         self._crash: BaseException | None = None
+        self._checkpoint = Checkpoint()
         self._letters = Letters(how.dead_letters)
         self._page = make_page(self, how.ui) if how.ui else None
         self._recorder = Recorder(how.trace, name, perf_counter()) if how.trace else None
@@ -67,9 +70,12 @@ class Run(Generic[T]):
         if self._page is not None:
             notes.append(self._page.notes)
         made = RecordingDriver if notes else Driver
+        rows = open_rows(self._source)
+        self._checkpoint = self._how.make_checkpoint(self._plan, rows, self._name, self._close_files)
         self._driver = made(
-            self._plan, open_rows(self._source), outlet=outlet, set_aside=self._set_aside, size=self._size,
+            self._plan, rows, outlet=outlet, set_aside=self._set_aside, size=self._size,
             drain_timeout_s=self._how.drain_timeout, stall_after_s=self._how.stall_after, target_rate=self._how.target_rate, packed=self._packed,
+            checkpoint=self._checkpoint,
         )  # fmt: skip
         if isinstance(self._driver, RecordingDriver):
             self._driver.notes = tuple(notes)
@@ -307,6 +313,7 @@ class Run(Generic[T]):
 
     def _close_files(self) -> None:
         self._letters.close()
+        self._checkpoint.close()
         if self._recorder is not None:
             self._recorder.close()
 
@@ -324,7 +331,7 @@ class Run(Generic[T]):
     @property
     def plan(self) -> ShownPlan:
         """What runs and why."""
-        return ShownPlan(self.driver.engine.plan)
+        return ShownPlan(self.driver.engine.plan, effect(self._plan))
 
     @property
     def state(self) -> str:
@@ -349,6 +356,7 @@ class Run(Generic[T]):
                     self.driver.engine, self._name, perf_counter(),
                     dead_letters=self._letters.kept, states=self.driver.states(),
                     trace=str(self._recorder.path) if self._recorder is not None else None,
+                    job=self._checkpoint.told(),
                 )  # fmt: skip
             except RuntimeError:  # a collection changed while it was read: the loop's thread went on
                 continue
@@ -383,12 +391,6 @@ class Run(Generic[T]):
             raise_clean(self._with_report(error))
         if self._driver is not None and self._driver.aborted:
             raise_clean(self._with_report(RunError(f"the run was aborted: {self.report.summary}")))
-
-
-class Terminated(RunError):
-    """The run was stopped by SIGTERM; what had been read was finished as far as `drain_timeout` allowed."""
-
-    signal = signal.SIGTERM
 
 
 def raise_clean(error: BaseException) -> NoReturn:

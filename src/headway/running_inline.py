@@ -22,7 +22,8 @@ class InlineRun(Generic[T]):
 
     def __init__(self, plan: Plan, source: Any, name: str, how: How, size: Any) -> None:
         self._letters = Letters(how.dead_letters)
-        self._driver = InlineDriver(plan, source, set_aside=self._letters.take, size=size)
+        self._checkpoint = how.make_checkpoint(plan, source, name, self._letters.close)
+        self._driver = InlineDriver(plan, source, set_aside=self._letters.take, size=size, checkpoint=self._checkpoint)
         self._name = name
         self.report: Report
 
@@ -43,7 +44,12 @@ class InlineRun(Generic[T]):
             self._letters.close()
         ignored = ignored_by_inline(driver.engine.plan)
         self.report = make_report(
-            driver.engine, self._name, perf_counter(), dead_letters=self._letters.kept, ignored=ignored
+            driver.engine,
+            self._name,
+            perf_counter(),
+            dead_letters=self._letters.kept,
+            ignored=ignored,
+            job=self._checkpoint.told(),
         )
         error = driver.error()
         if error is not None:

@@ -60,17 +60,33 @@ def workers_of(settings: Iterable[str]) -> dict[str, int]:
 @click.argument("reference", metavar="MODULE:PIPELINE")
 @click.option("--set", "settings", metavar="STAGE=WORKERS", multiple=True, help="Number of workers of a stage.")
 @click.option("--inline", is_flag=True, help="Run every stage on one thread, for a debugger.")
+@click.option("--job", metavar="NAME", help="Go on where the run of this name stopped.")
+@click.option("--checkpoint", metavar="FILE", help="Where to keep how far it came, if its sink cannot.")
+@click.option("--accept-changed", is_flag=True, help="Go on although the source has changed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, and no report unless --json asks for it.")
 @click.option("--ui", is_flag=True, help="Serve a page of the run while it goes on.")
-def run_command(reference: str, settings: tuple[str, ...], inline: bool, as_json: bool, quiet: bool, ui: bool) -> None:
+def run_command(
+    reference: str,
+    settings: tuple[str, ...],
+    inline: bool,
+    job: str | None,
+    checkpoint: str | None,
+    accept_changed: bool,
+    as_json: bool,
+    quiet: bool,
+    ui: bool,
+) -> None:
     """Run a pipeline to its end and print its report.
 
     MODULE is a dotted name or the path of a Python file, PIPELINE the name of a Pipeline in it or of
-    a function that returns one. Ctrl-C finishes what was read and stops; a second one stops at once.
+    a function that returns one. Ctrl-C finishes what was read and stops; a second one stops at once. With
+    --job or --checkpoint the same command goes on where the last one stopped, however it ended.
     """
     pipeline = pipeline_of(reference).with_workers(workers_of(settings))
-    how: dict[str, Any] = {"progress": not quiet, "ui": ui}
+    how: dict[str, Any] = {
+        "progress": not quiet, "ui": ui, "job": job, "checkpoint": checkpoint, "accept_changed": accept_changed,
+    }  # fmt: skip
     if inline:
         how["mode"] = "inline"
     try:

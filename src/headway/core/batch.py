@@ -168,15 +168,20 @@ class Batcher:
         return self.flush() if not self.empty and min(self.spans)[0] >= at else []
 
 
-def unbatch(block: Block) -> list[Block]:
+def unbatch(block: Block, *, same: bool = False) -> list[Block]:
     """The members of a batch as blocks of items.
 
     A value of the batch's own length gives its members back their tags; another length is an
-    expansion of the batch: tags (first tag, c). Raises what iterating the value raises.
+    expansion of the batch: tags (first tag, c). Raises what iterating the value raises, and ValueError for
+    another length where it has to be the `same`: what a batch holds may be different in the next run.
     """
     members, values = block.members, list(block.values[0])
     if members is not None and len(values) == len(members.tags):
         return spread(block, members.tags, values, block.nbytes)
+    if same and members is not None:
+        raise ValueError(
+            f"a batch of {len(members.tags)} came back as {len(values)} items: with a checkpoint give one for each"
+        )
     return spread(block, [child(block.tags[0], c) for c in range(len(values))], values, block.nbytes)
 
 

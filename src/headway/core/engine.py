@@ -7,11 +7,12 @@ consistent, in order, and a completion that arrives within one is taken up after
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from headway.core.batch import Batcher
 from headway.core.block import Block
+from headway.core.frontier import Frontier
 from headway.core.gate import Gate
 from headway.core.plan import BLOCK
 from headway.core.scaling import Scaling
@@ -75,17 +76,27 @@ class Engine(Scaling):
             due.append(self._deadline)
         return min(due, default=None)
 
+    def begin_at(self, row: int, known: Callable[[Block], int]) -> None:
+        """Before the first offer: the next row has the number `row`.
+
+        `known` takes the items that an earlier run has brought to their end out of a block, and gives their number.
+        """
+        self.rows, self.frontier, self.known = row, Frontier((row,)), known
+        for stage in self.stages:
+            for gate in stage.gates:
+                gate.awaited = (row,)
+
     def offer(self, rows: Sequence[Any], now: float, nbytes: int = 0, largest: int = 1) -> None:
         """Rows of the source, in order: each is tagged here, once. `largest`: bytes of the largest row."""
-        lo = self._seq
-        self._seq += len(rows)
-        self.fates.read += len(rows)
+        lo = self.rows
+        self.rows += len(rows)
         if self.times.first_birth is None:
             self.times.first_birth = now
             for stage in self.stages:
                 stage.meter.begin(now)
         self.window.admit(len(rows), nbytes, largest)
-        block = Block((lo,), (self._seq,), range(lo, self._seq), list(rows), nbytes, now)
+        block = Block((lo,), (self.rows,), range(lo, self.rows), list(rows), nbytes, now)
+        self.fates.read += len(rows) - (self.known(block) if self.known is not None else 0)
         self._enter(0, self._before_cut([block]), now)
         self._pump(now)
 
@@ -210,9 +221,9 @@ class Engine(Scaling):
         if self.state == "running":
             self.state = "done"
         window, at = self.window, self.frontier.watermark
-        whole = at == (self._seq,) and not (window.used or window.nbytes or window.children)
+        whole = at == (self.rows,) and not (window.used or window.nbytes or window.children)
         if not (whole or self._cancelled or self._cut is not None):
-            raise InternalError(f"the run ended at {at} of {self._seq} with {vars(window)} in flight")
+            raise InternalError(f"the run ended at {at} of {self.rows} with {vars(window)} in flight")
 
     def _flush_batchers(self, now: float) -> None:
         """Send the open batches behind which nothing more can come."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
 from headway.core.batch import Batcher, unbatch
-from headway.core.block import Block, Position, is_kept, position
+from headway.core.block import Block, Position, Tag, is_kept, position
 from headway.core.frontier import Frontier
 from headway.core.gate import Gate
 from headway.core.lanes import Keys
@@ -42,6 +42,7 @@ class Flow:
     """What is where; the engine, above it, takes events and hands out work.
 
     `measure`: bytes of a list of values; `random`: a number drawn evenly from 0 to 1, for the pauses between attempts.
+    ``rows`` is the number of the row that comes next, ``undone`` are the items whose failure ended the run.
     """
 
     def __init__(
@@ -67,7 +68,9 @@ class Flow:
         self.too_many: str | None = None
         self.failures: list[Failure] = []
         self._expands = any(s.spec.kind == "flat_map" for s in self.stages)
-        self._seq = self._numbers = 0
+        self.rows = self._numbers = 0
+        self.known: Callable[[Block], int] | None = None
+        self.undone: list[Tag] = []
         self._ended = self._draining = self._cancelled = False
         self._cut: Position | None = None
         self._deadline: float | None = None
@@ -156,6 +159,8 @@ class Flow:
         for block in ticket.blocks:
             self._count_children(block, -1)
         done = settle(ticket, answer, again)
+        if self.known is not None and stage.spec.kind == "flat_map":
+            done.items_out -= sum(map(self.known, done.outs))
         self._tally(stage, done)
         kept = [done.parked] if done.parked is not None else []
         for block in (*done.outs, *done.rest, *(block for block, _ in done.again), *kept):
@@ -182,19 +187,19 @@ class Flow:
         if members is None:
             return [block]
         try:
-            outs = unbatch(block)
+            outs = unbatch(block, same=self.known is not None)
         except BaseException as error:  # iterating a user's value may raise anything
             failure = Failure(
                 error, seq=block.tags[0], stage=f"unbatch before {stage.spec.name}", value=block.values[0]
             )
             block.tags, block.values, block.members = [], [], None
-            self.window.children -= members.children
+            self.window.children -= members.children if self._expands else 0
             self.fates.dead += members.weight
             self._fail(failure, stage, stage.meter.failed, now)
             return [block]
         if sum(len(out.values) + len(out.kept or ()) for out in outs) != len(members.tags):
             count = sum(len(out.values) for out in outs)
-            self.window.children += count - members.children
+            self.window.children += count - members.children if self._expands else 0
             self.fates.children += count
             self.fates.expanded += members.weight if count else 0
             self.fates.filtered += 0 if count else members.weight
@@ -256,6 +261,8 @@ class Flow:
     def fail(self, failure: Failure, now: float, too_many: str | None = None) -> None:
         """End the run because of `failure`: in input order what lies before it is still emitted."""
         at = position(failure.seq) if failure.seq is not None else self.frontier.watermark
+        if failure.seq is not None:
+            self.undone.append(failure.seq)
         if self.cause is None or (self._cut is not None and at < self._cut):
             self.cause, self.too_many = failure, too_many
         self.state = "failed"

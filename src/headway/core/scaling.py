@@ -86,7 +86,7 @@ class Scaling(Hedging):
     def _passed(self, index: int) -> list[Span]:
         """What has come as far as stage `index`: everything read but what is in the stages before it."""
         blocks: list[Block] = []
-        waiting: list[Span] = [((self._seq,), (self._seq,))]
+        waiting: list[Span] = [((self.rows,), (self.rows,))]
         for stage in self.stages[:index]:
             blocks += stage.inbox.all()
             blocks += [block for _, _, block, _ in stage.backoff]

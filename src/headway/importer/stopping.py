@@ -12,8 +12,8 @@ from typing import Any
 
 from headway.pipeline import Pipeline
 from headway.run.driver import Mode
-from headway.run.stop import SignalStops
-from headway.running import Run, Terminated
+from headway.run.stop import SignalStops, Terminated
+from headway.running import Run
 from headway.watch.report import Report
 
 DRAIN_S = 30.0

@@ -8,6 +8,7 @@ from headway.call import raised
 from headway.core.engine import Engine
 from headway.core.spec import StageSpec
 from headway.errors import (
+    CheckpointError,
     Failure,
     InternalError,
     ItemTimeout,
@@ -21,7 +22,7 @@ from headway.errors import (
 )  # fmt: skip
 from headway.text import shown, told
 
-Blamed = RunError | InternalError
+Blamed = RunError | InternalError | CheckpointError
 
 
 def stage_error(failure: Failure) -> StageError:
@@ -55,17 +56,21 @@ def ending_error(engine: Engine) -> RunError | None:
     return error
 
 
-def source_error(rows: int, cause: BaseException) -> SourceError:
+def source_error(rows: int, cause: BaseException) -> SourceError | CheckpointError:
     """The source raised after it had given `rows` rows."""
     cause = raised(cause).error
+    if isinstance(cause, CheckpointError):
+        return cause
     error = SourceError(f"the source failed after {rows} rows: {told(cause)}")
     error.position, error.__cause__ = rows, cause
     return error
 
 
-def worker_error(stage: StageSpec, what: str, cause: BaseException) -> RunError:
+def worker_error(stage: StageSpec, what: str, cause: BaseException) -> RunError | CheckpointError:
     """A worker's `what` ("set-up" or "clean-up") raised, or its sink could not be opened, committed or closed."""
     cause = raised(cause).error
+    if isinstance(cause, CheckpointError):
+        return cause
     error: RunError
     if stage.kind == "sink" and not callable(stage.fn):
         error = SinkError(f"the sink {stage.name!r} failed: {told(cause)}")

@@ -82,6 +82,9 @@ class _Report:
     def died(self, worker: Any, why: Raised, answer: Answer | None, cursor: int | None) -> None:
         """A child does not report its own death."""
 
+    def committed(self, worker: Any) -> None:
+        """A sink that commits is not in a child."""
+
     def zombie(self, worker: Any, *, alive: bool) -> None:
         """Nor that a call does not end: it is killed for that."""
 
@@ -137,7 +140,7 @@ def main() -> None:
         return
     about[0] = recipe.name
     report.writer = writer = Writer(journal, recipe)
-    queue, tokens = _Queue(writer, report, recipe), SimpleQueue[bool]()
+    queue, tokens = _Queue(writer, report, recipe), SimpleQueue[bool | str]()
     if records(recipe):
         recipe = replace(recipe, fn=writer.recording(recipe))
     ending: list[tuple[BaseException | None, bool]] = [(None, False)]

@@ -11,6 +11,7 @@ from typing import Any
 
 from headway.core.plan import StagePlan
 from headway.core.stage import Slot, Stage
+from headway.run.checkpoint import Checkpoint
 from headway.run.task import TaskWorker
 from headway.run.thread import ThreadWorker
 from headway.run.worker import Events, Recipe, Worker, late_setup
@@ -21,14 +22,20 @@ PATIENT_S = 24 * 3600.0
 """How long it waits for set-ups and sinks to close."""
 
 
-def recipe_of(stage: StagePlan, size: Callable[[Any], int] | None, budget: int, run: str = "run") -> Recipe:
+def recipe_of(
+    stage: StagePlan,
+    size: Callable[[Any], int] | None,
+    budget: int,
+    run: str = "run",
+    checkpoint: Checkpoint | None = None,
+) -> Recipe:
     """What a worker of `stage` needs."""
     spec = stage.spec
     return Recipe(
         spec.kind, spec.name, spec.fn, spec.setup, size, spec.atomic, budget,
         halts=stage.halts, batched=stage.batched, per_member=stage.per_member, grace=spec.grace, setup_timeout=spec.setup_timeout,
         idempotent=spec.idempotent, retry=spec.retry, timed=spec.timeout is not None or spec.deadline is not None,
-        initial=spec.initial, run=run,
+        initial=spec.initial, run=run, checkpoint=checkpoint if spec.kind == "sink" and not callable(spec.fn) else None,
     )  # fmt: skip
 
 

@@ -14,14 +14,17 @@ from headway.core.plan import Plan
 from headway.core.scaling import scaled
 from headway.core.stage import Slot
 from headway.core.ticket import Answer, Job
-from headway.errors import Failure, InternalError, ItemTimeout, Raised, RunError, SinkError, StallError
+from headway.errors import CheckpointError, Failure, InternalError, ItemTimeout, Raised, RunError, SinkError, StallError
 from headway.run.blame import Blamed, ending_error, hopeless_error, one_error, source_error, worker_error
+from headway.run.checkpoint import Checkpoint
+from headway.run.commits import Commits
 from headway.run.crew import LEFT_BEHIND_S, Crew, recipe_of
 from headway.run.doctor import wedged
+from headway.run.events import PostedEvents
 from headway.run.mailbox import Mailbox, end
 from headway.run.restart import Restarts
 from headway.run.rounds import Rounds
-from headway.run.source import Reader, make_reader
+from headway.run.source import Reader, close_unread, make_reader
 from headway.run.tuner import Tuner
 from headway.run.worker import Worker
 from headway.size import largest, sizes
@@ -37,10 +40,10 @@ STALLED_S = 0.25
 Mode = Literal["drain", "cancel", "abort"]
 
 
-class Driver:
+class Driver(PostedEvents):
     """One run. `outlet` serves the last stage if that is a consumer; `set_aside` takes dead letters.
 
-    `run` is awaited on the loop; `ask` may be called from any thread.
+    `run` is awaited on the loop; `ask` may be called from any thread. `checkpoint`: where it begins, and ends.
     """
 
     def __init__(
@@ -55,12 +58,14 @@ class Driver:
         stall_after_s: float | None = None,
         target_rate: float | None = None,
         packed: dict[str, bytes] | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         self.engine = Engine(plan, self, perf_counter(), measure=partial(sizes, size=size))
         self._source, self._outlet, self._size = source, outlet, size
         self._set_aside, self._drain_timeout_s, self._packed = set_aside, drain_timeout_s, packed or {}
         self._stall_after_s, self._target_rate = stall_after_s, target_rate
         self._rounds: Rounds | None = None
+        self._checkpoint = checkpoint or Checkpoint()
         self._restarts: dict[int, Restarts] = {}
         self._left_s = LEFT_BEHIND_S
         self._errors: list[Blamed] = []
@@ -84,8 +89,9 @@ class Driver:
         self._opened: asyncio.Future[None] = loop.create_future()
         self.crew = Crew(
             self, self._outlet, self._packed,
-            partial(recipe_of, size=self._size, budget=self.engine.window.budget, run=self.engine.plan.spec.name),
+            partial(recipe_of, size=self._size, budget=self.engine.window.budget, run=self.engine.plan.spec.name, checkpoint=self._checkpoint),
         )  # fmt: skip
+        self._commits = Commits(self.engine, self._checkpoint, self.crew.at, self._post, self._end_with)
         self._hurry = asyncio.Event()
         self.mailbox = Mailbox(loop, self._after, self._fatal)
         for call, arguments in self._asked:
@@ -103,9 +109,13 @@ class Driver:
             self._rounds = Rounds(self.engine, self.crew, self._post)
             self._rounds.begin(self._stall_after_s, self._end_with)
             self._rounds.tune(Tuner(self.engine, self._target_rate))
+            self._checkpoint.begin(self.engine, perf_counter())
             if not self.engine.finished:
-                self._reader = make_reader(self._source, self.mailbox, self._on_rows, self._on_end, self._size)
+                start = self._checkpoint.start()
+                self._reader = make_reader(self._source, self.mailbox, self._on_rows, self._on_end, self._size, start)
+                self._commits.begin(self._reader)
                 self._reader.start()
+                self._post(self._checkpoint.warn)
                 self._after()
                 await self._over
         except asyncio.CancelledError:
@@ -123,10 +133,7 @@ class Driver:
 
     def _later(self, call: Callable[..., None], *arguments: Any) -> None:
         """Have `call` run on the loop, at once when there is one."""
-        if self.mailbox is None:
-            self._asked.append((call, arguments))
-        else:
-            self.mailbox.post(call, *arguments)
+        self._asked.append((call, arguments)) if self.mailbox is None else self.mailbox.post(call, *arguments)
 
     def states(self) -> dict[str, dict[Any, Any]]:
         """The states of each scan by key, as they stand. A scan in a child process has them there."""
@@ -151,7 +158,8 @@ class Driver:
 
     def dispatch(self, slot: Slot, job: Job) -> None:
         """Hand a job to the slot's worker."""
-        self.crew.at(slot).submit(job)
+        if not self._commits.keeps_back(slot, job):
+            self.crew.at(slot).submit(job)
         if self._rounds is not None:
             self._rounds.expect(job.until)
 
@@ -161,7 +169,10 @@ class Driver:
 
     def recall(self, slot: Slot, ticket: int) -> None:
         """Cut a job."""
-        self.crew.at(slot).recall(ticket)
+        if self._commits.take_back(ticket):
+            self._post(self._on_answer, self.crew.at(slot), Answer(ticket, 0))
+        else:
+            self.crew.at(slot).recall(ticket)
 
     def replace(self, slot: Slot) -> None:
         """Start the worker of a slot, or another in its place: where many have died lately, after a pause."""
@@ -184,39 +195,19 @@ class Driver:
         """Keep a dead letter; where that is not possible the run fails."""
         refused = self._set_aside(failure)
         if refused is not None:
+            self._checkpoint.frozen = True
             self.engine.fail(failure, perf_counter(), refused)
             self.engine.tick(perf_counter())
 
-    # ---- events of the workers, from any thread
-
-    def ready(self, worker: Any) -> None:
-        """A worker is open."""
-        self._post(self._on_ready, worker)
-
-    def broken(self, worker: Any, why: Raised) -> None:
-        """A worker could not open, or a sink could not commit or close."""
-        self._post(self._on_broken, worker, why)
-
-    def answered(self, worker: Any, answer: Answer) -> None:
-        """A job is done."""
-        self._post(self._on_answer, worker, answer)
-
-    def died(self, worker: Any, why: Raised, answer: Answer | None, cursor: int | None) -> None:
-        """A process ended unasked, or was killed for its time limit."""
-        self._post(self._on_died, worker, why, answer, cursor)
-
-    def zombie(self, worker: Any, *, alive: bool) -> None:
-        """A call cannot be ended, or has ended after all."""
-        self._post(self._on_zombie, worker, alive)
-
-    def _post(self, call: Callable[..., None], *args: Any) -> None:
-        if self.mailbox is not None:
-            self.mailbox.post(call, *args)
+    # ---- what workers report
 
     def _on_answer(self, worker: Any, answer: Answer) -> None:
         if self._restarts and answer.taken and (slot := self.crew.slot_of(worker)) is not None:
             self._restarts.setdefault(slot.stage.index, Restarts()).settled()
         self.engine.done(answer.ticket, answer, perf_counter())
+
+    def _on_committed(self, worker: Any) -> None:
+        self._commits.committed(worker)
 
     def _on_ready(self, worker: Any) -> None:
         if self.crew.open(worker):
@@ -279,7 +270,7 @@ class Driver:
     def _on_end(self, error: BaseException | None) -> None:
         self._on_rows()
         if error is not None:
-            self._errors.append(source_error(self._offered, error))
+            self._errors.append(source_error(self.engine.rows, error))
             if self._closing:
                 self.unclosed.append(self._errors[-1])
         self.engine.end(perf_counter())
@@ -309,7 +300,7 @@ class Driver:
         if not self.engine.finished:
             self.engine.end(perf_counter())
 
-    def _end_with(self, error: RunError) -> None:
+    def _end_with(self, error: RunError | CheckpointError) -> None:
         """The run cannot go on: what has been emitted stands."""
         if isinstance(error, StallError):
             self._left_s = STALLED_S
@@ -353,6 +344,7 @@ class Driver:
             return
         if self._reader is None:
             return
+        self._commits.look()
         wants = self.engine.wants()
         self._reader.grant(self._offered + wants, self.engine.window.each(wants))
         due = self.engine.next_deadline()
@@ -386,14 +378,21 @@ class Driver:
             self._reader.stop()
             if not await self._reader.join(0.0 if self._source_left else LEFT_BEHIND_S):
                 left_behind.append("the source is still in a read that does not return")
+        else:
+            close_unread(self._source)
         reason = self._errors[0] if self._errors else None
         if self._asked_to_stop:
             self._loop.call_later(CLOSE_S, self._hurry.set)
-        how = {"commit": commit, "aborted": self._aborted}
-        left_behind += await self.crew.close(reason, **how, left_s=self._left_s, hurry=self._hurry)
+        commit = await self._commits.end(commit, done=engine.state == "done" and not self._errors)
+        left_behind += await self.crew.close(
+            reason, commit=commit, aborted=self._aborted, left_s=self._left_s, hurry=self._hurry
+        )
         assert self.mailbox is not None
         while self.mailbox.waiting:  # noqa: ASYNC110 - the loop itself runs what closing has reported
             await asyncio.sleep(0)
+        if commit and not self.unclosed:
+            self._commits.save()
+        self._checkpoint.close()
         if self._errors:
             engine.state = "failed"
         for text in left_behind:  # last, since a warning may be an error

@@ -17,15 +17,18 @@ from typing import Any, TypeVar
 from headway.call import drive, is_async
 from headway.claim import Cell
 from headway.core.engine import Engine
-from headway.core.plan import Plan
+from headway.core.plan import Plan, StagePlan
 from headway.core.spec import StageSpec
 from headway.core.stage import Slot
 from headway.core.ticket import Answer, Job
-from headway.errors import Failure, InternalError, Kept, PlanError, handed_over
+from headway.errors import CheckpointError, Failure, InternalError, Kept, PlanError, handed_over
 from headway.run.blame import Blamed, ending_error, one_error, source_error, worker_error
+from headway.run.checkpoint import Checkpoint
+from headway.run.commits import COMMIT_S, commits
 from headway.run.crew import recipe_of
 from headway.run.driver import Mode
-from headway.run.worker import Session
+from headway.run.source import READ_AT_ONCE, Start
+from headway.run.worker import Recipe, Session
 from headway.size import largest, sizes
 
 T = TypeVar("T")
@@ -45,6 +48,7 @@ class InlineDriver:
         *,
         set_aside: Callable[[Failure], str | None],
         size: Callable[[Any], int] | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         self.engine = Engine(plan, self, perf_counter(), measure=partial(sizes, size=size))
         self._source, self._size, self._aside = source, size, set_aside
@@ -54,8 +58,12 @@ class InlineDriver:
         self._errors: list[Blamed] = []
         self.unclosed: list[Blamed] = []
         """What could not be opened, committed or closed."""
-        self._offered = 0
         self._aborted = False
+        self._checkpoint = checkpoint or Checkpoint()
+        self._commits = commits(self.engine)
+        self._committed_at = perf_counter()
+        self._torn = False
+        """the sink was given something of which nobody knows whether it took it"""
 
     @property
     def asynchronous(self) -> bool:
@@ -102,21 +110,25 @@ class InlineDriver:
         """Keep a dead letter."""
         refused = self._aside(failure)
         if refused is not None:
+            self._checkpoint.frozen = True
             self.engine.fail(failure, perf_counter(), refused)
 
     # ---- the run
 
     async def values(self) -> AsyncGenerator[Any, None]:
         """Run, giving outputs one by one. Closing the generator is leaving early: a cancel."""
-        rows = _Rows(self._source)
         hand: list[Any] = []
+        rows = _Rows(self._source)
         try:
             await self._open()
+            self._checkpoint.begin(self.engine, perf_counter())
+            rows.start = self._checkpoint.start()
+            self._checkpoint.warn()
             while not self.engine.finished:
                 if self._work:
                     slot, job, resumed = self._work.popleft()
                     if slot.stage.spec.kind != "consume":
-                        await self._call(slot, job, resumed)
+                        await self._call(slot, job, resumed, rows)
                         continue
                     started, taken = perf_counter(), 0
                     try:
@@ -151,15 +163,16 @@ class InlineDriver:
                 continue
             for slot in stage.slots:
                 try:
-                    session = Session(
-                        recipe_of(stage.plan, self._size, self.engine.window.budget, self.engine.plan.spec.name),
-                        thread_time,
-                    )
+                    session = Session(self._recipe(stage.plan), thread_time)
                     await session.open()
                 except BaseException as error:
                     self._broken(stage.spec, "set-up", error)
                     return
                 self._sessions[stage.index, slot.number] = session
+
+    def _recipe(self, stage: StagePlan) -> Recipe:
+        engine = self.engine
+        return recipe_of(stage, self._size, engine.window.budget, engine.plan.spec.name, self._checkpoint)
 
     def _broken(self, stage: StageSpec, what: str, error: BaseException) -> None:
         """A set-up, clean-up or commit failed: the run ends."""
@@ -170,14 +183,29 @@ class InlineDriver:
         self._aborted = True
         self.engine.stop("abort", perf_counter())
 
-    async def _call(self, slot: Slot, job: Job, resumed: bool) -> None:
+    async def _call(self, slot: Slot, job: Job, resumed: bool, rows: _Rows) -> None:
         session, cell = self._sessions[slot.stage.index, slot.number], _Cell()
+        self._torn = slot is self._commits
         try:
             answer = await (session.resume(job.ticket, job.limit, cell) if resumed else session.run(job, cell))
-        except BaseException as error:  # a sink's commit; user functions never raise here
+        except BaseException as error:  # user functions never raise here
             self._broken(slot.stage.spec, "clean-up", error)
             return
+        self._torn = False
         self.engine.done(job.ticket, answer, perf_counter())
+        if slot.stage.index == len(self.engine.stages) - 1 and perf_counter() - self._committed_at >= COMMIT_S:
+            await self._commit(rows, slot)
+
+    async def _commit(self, rows: _Rows, slot: Slot) -> None:
+        """Commit what was written, and save where the run stands."""
+        if self._checkpoint.take(self.engine, rows.marks):
+            try:
+                if slot is self._commits:
+                    await self._sessions[slot.stage.index, slot.number].commit()
+                self._checkpoint.save(self._checkpoint.current)
+            except BaseException as error:
+                self._broken(slot.stage.spec, "clean-up", error)
+        self._committed_at = perf_counter()
 
     async def _read(self, rows: _Rows, want: int) -> None:
         # One row at a time: a call is made as soon as it can be, as with a slow source.
@@ -187,7 +215,7 @@ class InlineDriver:
             if isinstance(error, _not_the_users()):
                 raise
             self._offer(rows.partial)
-            self._errors.append(source_error(self._offered, error))
+            self._errors.append(source_error(self.engine.rows, error))
             self.engine.end(perf_counter())
             return
         if got:
@@ -197,7 +225,6 @@ class InlineDriver:
 
     def _offer(self, rows: list[Any]) -> None:
         if rows:
-            self._offered += len(rows)
             self.engine.offer(rows, perf_counter(), sizes(rows, self._size), largest(rows, self._size))
 
     async def _close(self, rows: _Rows) -> None:
@@ -206,17 +233,28 @@ class InlineDriver:
         if ended is not None:
             self._errors.insert(0, ended)
         reason = self._errors[0] if self._errors else None
+        done = engine.state == "done" and not self._errors
         commit = not self._aborted
+        if self._checkpoint.job is not None:
+            commit = commit and not (self._torn or self._checkpoint.already_finished)
+        if commit:
+            commit = self._checkpoint.take(engine, rows.marks, finished=done) or self._checkpoint.job is None
         try:
             await rows.close()
         except Exception as error:
-            self._errors.append(source_error(self._offered, error))
+            self._errors.append(source_error(self.engine.rows, error))
             self.unclosed.append(self._errors[-1])
         for (index, _), session in self._sessions.items():
             try:
                 await session.close(reason, commit=commit)
             except BaseException as error:
                 self._broken(engine.stages[index].spec, "clean-up", error)
+        if commit and not self._aborted:
+            try:
+                self._checkpoint.save(self._checkpoint.current)
+            except CheckpointError as error:
+                self._errors.append(error)
+        self._checkpoint.close()
         if self._errors:
             engine.state = "failed"
 
@@ -259,9 +297,24 @@ class _Rows:
         self._sync: Any = None
         self._async: Any = None
         self.partial: list[Any] = []
+        self.marks: deque[tuple[int, Any]] = deque()
+        self.start, self._read = Start(), 0
 
     async def read(self, count: int) -> list[Any]:
         """Up to `count` rows; none at the end. What was read before an error is in ``partial``."""
+        try:
+            while (left := self.start.skip - self._read) > 0:
+                if not await self._next(min(left, READ_AT_ONCE)):
+                    raise self.start.missing(self._read)
+        except BaseException:
+            self.partial = []
+            raise
+        rows = await self._next(count)
+        if self.start.notes:
+            self.marks.append((self.start.row + self._read, self._source.position()))
+        return rows
+
+    async def _next(self, count: int) -> list[Any]:
         self.partial = rows = []
         if self._sync is None and self._async is None:
             if hasattr(self._source, "__aiter__"):
@@ -269,8 +322,10 @@ class _Rows:
             elif hasattr(self._source, "__iter__"):
                 self._sync = iter(self._source)
             else:
-                return list(self._source.read(count))
-        for _ in range(count):
+                if not self._read and self.start.seek is not None:
+                    self._source.seek(*self.start.seek)
+                rows += self._source.read(count)
+        for _ in range(0 if self._sync is None and self._async is None else count):
             if self._sync is not None:
                 try:
                     rows.append(next(self._sync))
@@ -281,6 +336,7 @@ class _Rows:
                     rows.append(await self._async.__anext__())
                 except StopAsyncIteration:
                     break
+        self._read += len(rows)
         return rows
 
     async def close(self) -> None:

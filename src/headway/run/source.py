@@ -12,10 +12,13 @@ import inspect
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from sys import maxsize
 from typing import Any, Protocol
 
+from headway.errors import CheckpointError
 from headway.run.mailbox import Mailbox
 from headway.size import FLAT, one_size, size_of
 
@@ -23,8 +26,31 @@ READ_AT_ONCE = 1024
 """Most rows that `Source.read` is asked for at once."""
 
 
+@dataclass(frozen=True)
+class Start:
+    """Where to begin: `seek` to a position, if there is one, at which row number `row` comes; read `skip` rows and drop them.
+
+    `notes`: note the source's positions on the way.
+    """
+
+    row: int = 0
+    skip: int = 0
+    seek: tuple[Any] | None = None
+    notes: bool = False
+
+    def missing(self, read: int) -> CheckpointError:
+        """What to raise where the source has only `read` rows from the beginning of this run."""
+        return CheckpointError(
+            f"the source has only {self.row + read:,} rows now; this job stood at row {self.row + self.skip:,}. Nothing was "
+            "done. Give it the source that it had, or a name of its own (job=NAME) to run this one from its beginning"
+        )
+
+
 class Reader(Protocol):
     """What both kinds offer to the driver."""
+
+    marks: deque[tuple[int, Any]]
+    """Positions of the source, each with the number of the row that comes there, where they are noted."""
 
     def start(self) -> None:
         """Begin; nothing is read yet."""
@@ -59,6 +85,12 @@ def open_rows(source: Any) -> Any:
     return source
 
 
+def close_unread(source: Any) -> None:
+    """Close a source of which nothing was read."""
+    if not (hasattr(source, "__iter__") or hasattr(source, "__aiter__")) and hasattr(source, "close"):
+        source.close()
+
+
 class _Unopened:
     """Stands for a source whose factory raised: the run ends as if the first read had."""
 
@@ -81,16 +113,17 @@ def make_reader(
     on_rows: Callable[[], None],
     on_end: Callable[[BaseException | None], None],
     size: Callable[[Any], int] | None = None,
+    start: Start = Start(),
 ) -> Reader:
     """The reader for `source`. `on_rows` and `on_end` are called on the loop; after `on_end` no rows come.
 
     `size`: the user's own function for the bytes of a row.
     """
     if hasattr(source, "__aiter__"):
-        return TaskReader(source, mailbox, on_rows, on_end, size)
+        return TaskReader(source, mailbox, on_rows, on_end, size, start)
     if type(source) in (list, tuple, range):
-        return MemoryReader(source, mailbox, on_rows, on_end, size)
-    return ThreadReader(source, mailbox, on_rows, on_end, size)
+        return MemoryReader(source, mailbox, on_rows, on_end, size, start)
+    return ThreadReader(source, mailbox, on_rows, on_end, size, start)
 
 
 class _Reader:
@@ -102,9 +135,12 @@ class _Reader:
         mailbox: Mailbox,
         on_rows: Callable[[], None],
         on_end: Callable[[BaseException | None], None],
-        size: Callable[[Any], int] | None,
+        size: Callable[[Any], int] | None = None,
+        start: Start = Start(),
     ) -> None:
         self.rows: deque[Any] = deque()
+        self.marks: deque[tuple[int, Any]] = deque()
+        self._start = start
         self._source, self._mailbox, self._on_rows, self._on_end = source, mailbox, on_rows, on_end
         self._granted = self._read = self._taken = self._large = 0
         self._each = maxsize
@@ -140,10 +176,11 @@ class MemoryReader(_Reader):
 
     def _tell(self) -> None:
         """Have the rows taken that may be; after the last one comes the end."""
-        if self._read >= len(self._source) and not self._told:
+        there = len(self._source) - self._start.skip
+        if self._read >= there and not self._told:
             if not self._ended:
                 self._ended = True
-                self._mailbox.post(self._on_end, None)
+                self._mailbox.post(self._on_end, self._start.missing(len(self._source)) if there < 0 else None)
         elif self._granted > self._read and not self._told and not self._stopping:
             self._told = True
             self._mailbox.post(self._on_rows)
@@ -151,7 +188,11 @@ class MemoryReader(_Reader):
     def take(self) -> list[Any]:
         """The rows that may be taken."""
         self._told = False
-        rows = [] if self._stopping else list(self._source[self._read : self._granted])
+        rows = (
+            []
+            if self._stopping
+            else list(self._source[self._start.skip + self._read : self._start.skip + self._granted])
+        )
         self._read += len(rows)
         return rows
 
@@ -219,6 +260,7 @@ class ThreadReader(_Reader):
         try:
             if hasattr(self._source, "__iter__"):
                 rows = iter(self._source)
+                self._skip(lambda count: sum(1 for _ in islice(rows, count)))
                 self._iterate(rows)
             else:
                 self._fetch()
@@ -253,13 +295,28 @@ class ThreadReader(_Reader):
             if (large or read >= self._granted or self._stopping) and not self._may_read():
                 return
 
+    def _skip(self, read: Callable[[int], int]) -> None:
+        """Drop what an earlier run has done; `read` drops up to so many rows and gives their number."""
+        left = self._start.skip
+        while left and not self._stopping:
+            got = read(min(left, READ_AT_ONCE))
+            if not got:
+                raise self._start.missing(self._start.skip - left)
+            left -= got
+
     def _fetch(self) -> None:
+        start = self._start
+        if start.seek is not None:
+            self._source.seek(*start.seek)
+        self._skip(lambda count: len(self._source.read(count)))
         while self._may_read():
             rows = self._source.read(min(READ_AT_ONCE, self._granted - self._read))
             if not len(rows):
                 return
             self.rows.extend(rows)
             self._read += len(rows)
+            if start.notes:
+                self.marks.append((start.row + start.skip + self._read, self._source.position()))
             if any(self._size(row) > self._each for row in rows):
                 self._large = self._read
             del rows  # not held while this thread waits
@@ -303,6 +360,13 @@ class TaskReader(_Reader):
         rows: AsyncIterator[Any] | None = None
         try:
             rows = self._source.__aiter__()
+            for number in range(self._start.skip):
+                try:
+                    await rows.__anext__()
+                except StopAsyncIteration:
+                    raise self._start.missing(number) from None
+                if not number % 100:
+                    await asyncio.sleep(0)
             while True:
                 while self._full():
                     self._wake.clear()

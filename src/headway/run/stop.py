@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self
 
+from headway.errors import RunError
 from headway.run.driver import Mode
 
 LADDER: tuple[Mode, ...] = ("drain", "cancel", "abort")
@@ -40,3 +41,9 @@ class SignalStops:
         self.first = self.first or number
         self._ask(LADDER[min(self._count, 2)])
         self._count += 1
+
+
+class Terminated(RunError):
+    """The run was stopped by SIGTERM; what had been read was finished as far as `drain_timeout` allowed."""
+
+    signal = signal.SIGTERM

@@ -42,7 +42,7 @@ class TaskWorker:
         self._halted = -1
         self._task: asyncio.Task[None] | None = None
         self._grace: asyncio.TimerHandle | None = None
-        self._left = False
+        self._left = self._commits = False
         self._gone: asyncio.Future[None]
 
     def start(self) -> None:
@@ -112,6 +112,11 @@ class TaskWorker:
             job, resumed = self._jobs.popleft()
             self._events.answered(self, lost_expansion(job.ticket) if resumed else Answer(job.ticket, 0))
 
+    def commit(self) -> None:
+        """Have the sink committed."""
+        self._commits = True
+        self._notify()
+
     def stop(self, error: BaseException | None, *, commit: bool) -> None:
         """End: a call that waits is cancelled."""
         self._ending = error, commit and not self._left
@@ -172,6 +177,10 @@ class TaskWorker:
     async def _serve(self, session: Session) -> None:
         asynchronous = is_async(self._recipe.fn) or self._recipe.asynchronous
         while self._ending is None and not self._left:
+            if self._commits:
+                self._commits = False
+                await session.commit()
+                self._events.committed(self)
             if not self._jobs:
                 self._wake = asyncio.get_running_loop().create_future()
                 await self._wake

@@ -18,6 +18,9 @@ from headway.core.ticket import Answer, Job
 from headway.errors import ItemTimeout
 from headway.run.worker import Events, Recipe, Session
 
+COMMIT = "commit"
+"""The token that has a sink committed; the others say whether there is another job."""
+
 
 class JobQueue:
     """Jobs in the hands of one worker: taken one by one, recalled before they start, or given up while they run."""
@@ -103,7 +106,7 @@ class ThreadWorker:
     def __init__(self, recipe: Recipe, events: Events, name: str, context: contextvars.Context) -> None:
         self._recipe, self._events, self.name = recipe, events, name
         self._queue = JobQueue()
-        self._tokens: SimpleQueue[bool] = SimpleQueue()
+        self._tokens: SimpleQueue[bool | str] = SimpleQueue()
         self._ending: tuple[BaseException | None, bool] = (None, False)
         self._ended = threading.Event()
         self._left = False
@@ -159,6 +162,10 @@ class ThreadWorker:
             self._events.answered(self, answer)
         self._tokens.put(False)
 
+    def commit(self) -> None:
+        """Have the sink committed."""
+        self._tokens.put(COMMIT)
+
     def stop(self, error: BaseException | None, *, commit: bool) -> None:
         """End after the running call."""
         self._ending = error, commit and not self._left
@@ -192,7 +199,7 @@ def serve(
     events: Events,
     worker: Any,
     queue: JobQueue,
-    tokens: SimpleQueue[bool],
+    tokens: SimpleQueue[bool | str],
     ending: Callable[[], tuple[BaseException | None, bool]],
 ) -> None:
     """Open a session, run jobs until a token says to end, close. The body of thread and child workers."""
@@ -213,7 +220,10 @@ def serve(
             session = None
         else:
             events.ready(worker)
-        while tokens.get():
+        while token := tokens.get():
+            if token is COMMIT:
+                _commit(session, run, events, worker)
+                continue
             taken = queue.take()
             if isinstance(taken, Answer):
                 events.answered(worker, taken)
@@ -222,7 +232,7 @@ def serve(
             job, resumed, cell = taken
             try:
                 answer = run(session.resume(job.ticket, job.limit, cell) if resumed else session.run(job, cell))
-            except BaseException as error:  # a sink's commit; user functions never raise here
+            except BaseException as error:  # user functions never raise here
                 events.broken(worker, raised(error))
                 continue
             if queue.settle(job, answer):
@@ -241,3 +251,15 @@ def serve(
                 events.broken(worker, raised(error))
         if runner is not None:
             runner.close()
+
+
+def _commit(
+    session: Session | None, run: Callable[[Coroutine[Any, Any, Any]], Any], events: Events, worker: Any
+) -> None:
+    if session is None:
+        return
+    try:
+        run(session.commit())
+        events.committed(worker)
+    except BaseException as error:
+        events.broken(worker, raised(error))

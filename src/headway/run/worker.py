@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headway.call import Caller, is_async, raised
 from headway.claim import Cell
@@ -18,8 +18,8 @@ from headway.core.ticket import Answer, Job
 from headway.errors import ItemTimeout, Raised
 from headway.run.setup import Common, Resource, Shared, SharedResource, settled
 
-COMMIT_S = 1.0
-"""A sink commits at least this often while it writes."""
+if TYPE_CHECKING:  # not by a child process, which has no sink and would load an event loop with it
+    from headway.run.checkpoint import Checkpoint
 
 
 class Worker(Protocol):
@@ -64,6 +64,13 @@ class Worker(Protocol):
         """Wait until it has ended; whether it has."""
 
 
+class Commits(Protocol):
+    """What the worker of a `Sink` object does besides."""
+
+    def commit(self) -> None:
+        """Commit before the next job, with the state that ``Recipe.checkpoint`` has now; `Events.committed` follows."""
+
+
 class Events(Protocol):
     """Where a worker reports, from any thread."""
 
@@ -84,6 +91,9 @@ class Events(Protocol):
         are not answered for.
         """
 
+    def committed(self, worker: Any) -> None:
+        """Its sink has committed, as it was asked to."""
+
     def zombie(self, worker: Any, *, alive: bool) -> None:
         """The worker has a call that cannot be ended (`alive`): another has to take its place. Later: it ended."""
 
@@ -94,7 +104,8 @@ class Recipe:
 
     A job ends at a failure whose exception is of the classes ``halts`` (True: any). ``timed``: the stage has a
     time limit, so the start of each call is published. ``states`` are those of a scan by key, shared by all
-    workers of the stage in this process, as is ``common``. ``run`` is the name of the run.
+    workers of the stage in this process, as is ``common``. ``run`` is the name of the run. ``checkpoint`` is
+    that of the run, where `fn` is a `Sink` object.
     """
 
     kind: str
@@ -116,6 +127,7 @@ class Recipe:
     states: dict[Any, Any] = field(default_factory=dict)
     run: str = "run"
     common: Common = field(default_factory=Common)
+    checkpoint: Checkpoint | None = None
 
     @property
     def is_sink(self) -> bool:
@@ -144,9 +156,6 @@ class Session:
     def __init__(self, recipe: Recipe, cpu_clock: Callable[[], float] | None) -> None:
         self._recipe = recipe
         self._cpu_clock = cpu_clock
-        self._written = 0
-        self._watermark: int | None = None
-        self._committed_at = perf_counter()
         setup = recipe.setup
         self._resource: Resource | SharedResource | None = None
         if setup is not None:
@@ -162,7 +171,7 @@ class Session:
         """Enter the set-up, open the sink. Raises what they raise."""
         recipe, fn, resource = self._recipe, self._recipe.fn, self._resource
         if recipe.is_sink:
-            await settled(fn.open(None))
+            await settled(fn.open(await recipe.checkpoint.load(fn) if recipe.checkpoint is not None else None))
             fn = fn.write
         if resource is not None:
             try:
@@ -180,22 +189,16 @@ class Session:
 
     async def run(self, job: Job, cell: Cell) -> Answer:
         """Run a job."""
-        answer = await self._caller.run(job, cell)
-        if self._recipe.is_sink and answer.taken and not cell.abandoned:
-            self._written += answer.taken - len(answer.failed)
-            last = job.tags[answer.taken - 1]
-            self._watermark = (last if isinstance(last, int) else last[0]) + 1
-            if perf_counter() - self._committed_at >= COMMIT_S:
-                await self._commit()
-        return answer
+        return await self._caller.run(job, cell)
 
     async def resume(self, ticket: int, limit: int, cell: Cell) -> Answer:
         """Continue a paused expansion."""
         return await self._caller.resume(ticket, limit, cell)
 
-    async def _commit(self) -> None:
-        await settled(self._recipe.fn.commit({"watermark": self._watermark, "written": self._written}))
-        self._committed_at = perf_counter()
+    async def commit(self) -> None:
+        """Commit the sink."""
+        checkpoint = self._recipe.checkpoint
+        await settled(self._recipe.fn.commit(dict(checkpoint.current) if checkpoint is not None else {}))
 
     async def close(self, error: BaseException | None, *, commit: bool) -> None:
         """Close paused generators, commit and close the sink, leave the set-up. Raises the first error of these."""
@@ -205,7 +208,7 @@ class Session:
             if self._recipe.is_sink:
                 try:
                     if commit:
-                        await self._commit()
+                        await self.commit()
                 except BaseException as failed:
                     first = error = raised(failed).error
                 try:

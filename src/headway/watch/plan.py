@@ -10,8 +10,8 @@ from headway.core import plan as core
 class Plan:
     """What will run and why. ``str(plan)`` explains it, ``to_dict()`` has the same as data."""
 
-    def __init__(self, plan: core.Plan) -> None:
-        self._plan = plan
+    def __init__(self, plan: core.Plan, checkpoint: dict[str, Any] | None = None) -> None:
+        self._plan, self._checkpoint = plan, checkpoint
 
     def to_dict(self) -> dict[str, Any]:
         """Edges (order proven and needed, what was placed and why, most held), stages and warnings."""
@@ -42,6 +42,7 @@ class Plan:
                 for stage in self._plan.stages
                 if stage.spec.kind != "consume"
             ],
+            "checkpoint": self._checkpoint,
             "warnings": [],
         }
 
@@ -61,6 +62,12 @@ class Plan:
             lines.append(
                 f"  {f'{edge.source} -> {edge.target}':<{width}}  order {edge.proven}, needs {edge.needed}: "
                 f"{edge.placed or 'nothing placed'} ({edge.why}){held}"
+            )
+        if (kept := self._checkpoint) is not None:
+            lines.append(
+                f"  with job=: refused ({kept['refused']})"
+                if kept["refused"]
+                else f"  with job=: {kept['effect']} ({kept['why']})"
             )
         return "\n".join(lines)
 

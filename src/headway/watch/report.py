@@ -144,6 +144,7 @@ def make_report(
     states: dict[str, dict[Any, Any]] | None = None,
     ignored: list[str] | None = None,
     trace: str | None = None,
+    job: dict[str, Any] | None = None,
 ) -> Report:
     """The report of `engine` as it stands at `now`."""
     now = engine.times.stopped_at if engine.times.stopped_at is not None else now
@@ -170,13 +171,13 @@ def make_report(
         for f in engine.failures
     ]  # fmt: skip
     data["unfinished"] = _unfinished(engine) if engine.finished else []
-    data["complete"], data["trace"] = engine.complete, trace
+    data["complete"], data["trace"], data["job"] = engine.complete, trace, job
     return Report(data, dead_letters=dead_letters, states=states)
 
 
 def _unfinished(engine: Engine) -> list[list[int]]:
     """First and last number of each run of rows that were read and not brought to their end."""
     spans = engine.frontier.spans()
-    starts = [lo for lo, _ in spans[1:]] + [(engine.fates.read,)]
+    starts = [lo for lo, _ in spans[1:]] + [(engine.rows,)]
     gaps = ((hi[0], lo[0] - (len(lo) == 1)) for (_, hi), lo in zip(spans, starts, strict=True))
     return [[first, last] for first, last in gaps if first <= last]

@@ -31,7 +31,7 @@ def lines(data: Mapping[str, Any]) -> list[str]:
     items = data["items"]
     counts = ", ".join(f"{items[k]:,} {k}" for k in items if items[k] or k in ("read", "written"))
     out = [f"{data['name']}: {data['state']} in {data['elapsed']:.2f} s, {speed(data)}", f"  {counts}"]
-    out += [f"  {text}" for text in not_finished(data)]
+    out += [f"  {text}" for text in (*of_job(data), *not_finished(data))]
     if not data["complete"] and data["state"] != "running":
         out.append("  the counts do not add up")
     neck = data["bottleneck"]
@@ -53,6 +53,20 @@ def lines(data: Mapping[str, Any]) -> list[str]:
     ]
     out += [f"  not done in one thread: {text}" for text in data["ignored"]]
     return out
+
+
+def of_job(data: Mapping[str, Any]) -> list[str]:
+    """What the job of the run had done before, in words, where it is one of a job."""
+    job = data.get("job")
+    if job is None:
+        return []
+    name, written = f"job {job['name']!r}", f"{job['written_before']:,} written"
+    if job["already_finished"]:
+        return [f"{name} was finished before, with {written}: there was nothing to do"]
+    if job["resumed_at"] is None:
+        return [f"{name}: begun here; {job['effect']}, kept in {job['kept_in']}"]
+    more = f", and without {job['skipped']:,} items behind it that were done" if job["skipped"] else ""
+    return [f"{name}: went on at row {job['resumed_at']:,}{more}, with {written} before"]
 
 
 def speed(data: Mapping[str, Any]) -> str:
