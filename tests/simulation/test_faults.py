@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
+from headway.core.block import Block
 from headway.core.plan import make_plan
-from headway.core.policy import Retry
+from headway.core.policy import RateLimit, Retry
 from headway.core.scaling import scaled
+from headway.core.settle import settle
 from headway.core.spec import PipelineSpec, StageSpec
+from headway.core.ticket import Answer
 from headway.errors import ItemTimeout, PlanError, PredecessorFailed, RetryAfter, WorkerDied
 from headway.sim.driver import VirtualRun
 
@@ -216,3 +220,24 @@ def test_the_number_of_workers_changes_under_load_and_order_is_kept(first, then)
 def test_a_change_that_cannot_be_is_refused_with_the_reason(stages, name, says):
     with pytest.raises(PlanError, match=says):
         scaled(plan(*stages).spec, name, 3)
+
+
+def test_a_late_item_of_a_blocked_key_has_failed_with_the_one_before_it():
+    stage = StageSpec(
+        "map", same, "call", key=lambda _: "one", deadline=5.0, on_key_failure="block_key", rate=RateLimit(0.5),
+    )  # fmt: skip
+    run = VirtualRun(plan(stage), range(8), {"call": 0.0}).run()
+    failed = {letter.seq: type(letter.error) for letter in run.dead}
+    first = min(failed)
+    assert failed == {n: ItemTimeout if n == first else PredecessorFailed for n in range(first, 8)}
+    assert run.outputs == list(range(first))
+
+
+def test_an_expansion_that_pauses_covers_only_its_own_items_also_where_its_block_has_gaps():
+    block = Block((48,), (54,), [53], ["row"])
+    block.cover([((48,), (49,)), ((53,), (54,))])
+    stage = SimpleNamespace(plan=SimpleNamespace(per_member=False))
+    done = settle(SimpleNamespace(blocks=[block], stage=stage, base=0), Answer(1, 0, ["a", "b"], [0, 0], parked=True))
+    (out,) = done.outs
+    assert [(p.lo, p.hi, p.tags) for p in out.parts()] == [((48,), (49,), []), ((53,), (53, 2), [(53, 0), (53, 1)])]
+    assert (done.parked.lo, done.parked.hi, done.parked.spans, done.parked.values) == ((53, 2), (54,), None, ["row"])

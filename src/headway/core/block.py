@@ -140,13 +140,18 @@ class Block:
         count, total = bisect_left(self.tags, at, key=position), len(self.values)
         nbytes = self.nbytes * count // total if total else 0
         head = self.like(self.lo, at, self.tags[:count], self.values[:count], nbytes)
-        self.lo, self.tags, self.values = at, self.tags[count:], self.values[count:]
+        self.tags, self.values = self.tags[count:], self.values[count:]
         self.nbytes -= nbytes
+        self.leave(head, at)
+        return head
+
+    def leave(self, head: Block, at: Position) -> None:
+        """Leave what it covers before the position `at` to `head`, with the failures kept there."""
+        self.lo = at
         self.share(head)
         if self.spans is not None and self.members is None:
             head.cover([(lo, min(hi, at)) for lo, hi in self.spans if lo < at])
             self.cover([(max(lo, at), hi) for lo, hi in self.spans if hi > at])
-        return head
 
     def cover(self, spans: list[Span]) -> None:
         """Cover these pieces of the line, in order."""

@@ -91,20 +91,15 @@ class Dispatching(Recovery):
     def _wanted(self, stage: Stage, blocks: list[Block], now: float) -> list[Block]:
         """What of `blocks`, just taken, is to be called; items that may not be called any more fail on the spot."""
         spec, wanted = stage.spec, blocks
-        if spec.deadline is not None and blocks[0].born + spec.deadline <= now:
-            late = ItemTimeout(f"its deadline of {spec.deadline} s passed before it was called", stage=spec.name)
-            self._pass_by(stage, blocks[0], Raised(late, f"ItemTimeout: {late}\n"), now)
-            return []
-        if stage.blocked_keys:
+        late = spec.deadline is not None and blocks[0].born + spec.deadline <= now
+        if late or stage.blocked_keys:
             wanted = []
             for block in blocks:
                 while block.values:
                     one = block.cut(1) if len(block.values) > 1 else block
-                    if stage.key_of[one.tags[0]] in stage.blocked_keys:
-                        error = PredecessorFailed(
-                            f"predecessor_failed: an earlier item of key {stage.key_of[one.tags[0]]!r} failed"
-                        )
-                        self._pass_by(stage, one, Raised(error, f"PredecessorFailed: {error}\n"), now, wanted)
+                    # A late item may itself block the key of the next.
+                    if (why := self._unwanted(stage, one, late=late)) is not None:
+                        self._pass_by(stage, one, why, now, wanted)
                     else:
                         wanted.append(one)
                     if one is block:
@@ -121,6 +116,17 @@ class Dispatching(Recovery):
                     return []
             stage.bucket.take(units, now)
         return wanted
+
+    def _unwanted(self, stage: Stage, one: Block, *, late: bool) -> Raised | None:
+        """Why this item may not be called any more, if so."""
+        key = stage.key_of[one.tags[0]] if stage.blocked_keys else None
+        if stage.blocked_keys and key in stage.blocked_keys:
+            failed = PredecessorFailed(f"predecessor_failed: an earlier item of key {key!r} failed")
+            return Raised(failed, f"PredecessorFailed: {failed}\n")
+        if late:
+            text = f"its deadline of {stage.spec.deadline} s passed before it was called"
+            return Raised(ItemTimeout(text, stage=stage.spec.name), f"ItemTimeout: {text}\n")
+        return None
 
     def _pass_by(self, stage: Stage, block: Block, why: Raised, now: float, taken: Sequence[Block] = ()) -> None:
         """The items of `block`, just taken from the queue, fail without a call. `taken`: before it, and to be called."""

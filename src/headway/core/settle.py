@@ -179,9 +179,8 @@ def _park(done: Settled, ticket: Ticket, block: Block, made: int, answer: Answer
         tags = [child(tag, ticket.base + i) for i in range(made)]
         stop = position(child(tag, ticket.base + made))
         out = paused.like(paused.lo, stop, tags, answer.values[-made:], each * made)
-        paused.share(out)
+        paused.leave(out, stop)
         done.outs.append(out)
         done.items_out += made
         done.made = made
-        paused.lo = stop
     done.parked = paused
