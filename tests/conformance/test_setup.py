@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from conformance.faults import TEXTS, breathe, errors_of, make_error
 from conformance.modes import CONCURRENT, REAL, error_text, run
 from headway import Pipeline, StageError
+from headway.run import process
 
 KINDS = ("function", "context", "async context", "coroutine")
 LEAVES = ("context", "async context")
@@ -221,3 +223,17 @@ def test_a_context_manager_made_by_a_decorator_is_entered(mode):
     for make, more in ((setup, 5), (setup_async, 7)):
         out = run(mode, lambda source, on, make=make: Pipeline(source).map(add, on=on, setup=make), range(3))
         assert out.outputs == [n + more for n in range(3)]
+
+
+def test_a_module_that_does_not_finish_loading_in_a_process_fails_the_run(tmp_path, monkeypatch):
+    (tmp_path / "never_loaded.py").write_text(
+        "import sys, time\n"
+        "if 'headway.run.child' in sys.modules:\n"
+        "    time.sleep(100)  # the hang that is tried\n"
+        "def double(value): return 2 * value\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(process, "LOADING_S", 0.5)
+    double = importlib.import_module("never_loaded").double
+    with pytest.raises(StageError, match=r"had not loaded the stage's function after 0.5 s"):
+        Pipeline(range(3)).map(double, on="process", setup_timeout=0.4, grace=0.1).collect()

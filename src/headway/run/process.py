@@ -36,6 +36,8 @@ _LARGE, _TURN_S = 1 << 22, 1.0
 
 A child that stops in the middle of one delays the others by so much, and no more.
 """
+LOADING_S = 60.0
+"""How long a child may take, at least, to start and to import what the stage's function needs."""
 KILLED_S = 1.0
 """How long a killed child may take to be gone."""
 
@@ -253,12 +255,14 @@ class ProcessWorker:
 
     def _read_all(self, pipe: Incoming) -> None:
         """Pass on what the child sends. Raises EOFError at its end, however that came."""
-        until: float | None = None
+        loading_s = max(LOADING_S, self._recipe.setup_timeout)
+        until: float | None = monotonic() + loading_s
+        late = raised(TimeoutError(f"a worker process had not loaded the stage's function after {loading_s:g} s"))
         while True:
             if until is not None and not pipe.poll(max(0.0, until - monotonic())):
                 until = None
                 self._stopping = True
-                self._events.broken(self, late_setup(self._recipe.setup_timeout))
+                self._events.broken(self, late)
                 self._begin(self._end_child)
             message = pipe.receive()
             kind, *rest = message.load()
@@ -272,6 +276,7 @@ class ProcessWorker:
                 self._asked.popleft().put(rest[0])
             elif kind == "opening":
                 until = monotonic() + self._recipe.setup_timeout
+                late = late_setup(self._recipe.setup_timeout)
             elif self._forced:  # ready or broken after all: the set-up has been given up
                 continue
             else:
