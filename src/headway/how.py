@@ -10,7 +10,7 @@ from typing import Any, Literal
 from headway.core.plan import Plan
 from headway.core.policy import seconds
 from headway.errors import PlanError
-from headway.page import check_page
+from headway.page import Page, check_page, make_page
 from headway.resuming import checkpoint_of
 from headway.run.checkpoint import Checkpoint
 from headway.run.source import close_unread
@@ -72,6 +72,17 @@ class How:
             return checkpoint_of(
                 plan, rows, path=self.checkpoint, job=self.job, default=name, accept_changed=self.accept_changed
             )
+        except BaseException:
+            close_unread(rows)
+            refused()
+            raise
+
+    def make_page(self, run: Any, rows: Any, refused: Callable[[], None]) -> Page | None:
+        """The page of a run over `rows`, if one is wanted. Raises PlanError, having closed the source and called `refused`."""
+        if not self.ui:
+            return None
+        try:
+            return make_page(run, self.ui)
         except BaseException:
             close_unread(rows)
             refused()

@@ -17,7 +17,7 @@ from headway.core.plan import Plan
 from headway.errors import Failure, HeadwayError, RunError
 from headway.how import How
 from headway.io.deadletter import Letters
-from headway.page import make_page
+from headway.page import Page
 from headway.resuming import effect
 from headway.run.checkpoint import Checkpoint
 from headway.run.driver import Driver, Mode
@@ -29,7 +29,7 @@ from headway.run.stop import SignalStops, Terminated
 from headway.watch.plan import Plan as ShownPlan
 from headway.watch.progress import Progress
 from headway.watch.recorder import Recorder
-from headway.watch.report import Report, make_report
+from headway.watch.report import Report, make_report, undisturbed
 
 T = TypeVar("T")
 
@@ -55,7 +55,8 @@ class Run(Generic[T]):
         self._crash: BaseException | None = None
         self._checkpoint = Checkpoint()
         self._letters = Letters(how.dead_letters)
-        self._page = make_page(self, how.ui) if how.ui else None
+        self._page: Page | None = None
+        self._shows: list[Any] = []
         self._recorder = Recorder(how.trace, name, perf_counter()) if how.trace else None
         self.shown: Callable[[Report], Report] = lambda report: report
         """How its page shows a report of it: as it is, or in the units of what it is part of."""
@@ -66,12 +67,13 @@ class Run(Generic[T]):
 
     def _make(self, outlet: Any) -> Driver:
         self._outlet = outlet
-        notes = [self._recorder] if self._recorder is not None else []
+        rows = open_rows(self._source)
+        self._checkpoint = self._how.make_checkpoint(self._plan, rows, self._name, self._close_files)
+        notes: list[Any] = [self._recorder] if self._recorder is not None else []
+        self._page = self._how.make_page(self, rows, self._close_files)
         if self._page is not None:
             notes.append(self._page.notes)
         made = RecordingDriver if notes else Driver
-        rows = open_rows(self._source)
-        self._checkpoint = self._how.make_checkpoint(self._plan, rows, self._name, self._close_files)
         self._driver = made(
             self._plan, rows, outlet=outlet, set_aside=self._set_aside, size=self._size,
             drain_timeout_s=self._how.drain_timeout, stall_after_s=self._how.stall_after, target_rate=self._how.target_rate, packed=self._packed,
@@ -79,8 +81,6 @@ class Run(Generic[T]):
         )  # fmt: skip
         if isinstance(self._driver, RecordingDriver):
             self._driver.notes = tuple(notes)
-        if self._page is not None:
-            self._page.begin()
         return self._driver
 
     def _set_aside(self, failure: Failure) -> str | None:
@@ -94,6 +94,7 @@ class Run(Generic[T]):
         return self
 
     def _start_thread(self, driver: Driver) -> None:
+        self._begin_showing()
         outlet = self._outlet
         context = contextvars.copy_context()
         context.run(_inside.set, self)
@@ -105,8 +106,7 @@ class Run(Generic[T]):
                 self._crash = error
                 outlet.stop(None, commit=False)
             finally:
-                if self._page is not None:
-                    self._page.close()
+                self._end_showing()
 
         self._thread = threading.Thread(target=context.run, args=(main,), name=f"headway-{self._name}", daemon=True)
         self._thread.start()
@@ -114,6 +114,7 @@ class Run(Generic[T]):
     def start_task(self, outlet: Any) -> Self:
         """Run on the running loop."""
         driver = self._make(outlet)
+        self._begin_showing()
         context = contextvars.copy_context()
         context.run(_inside.set, self)
         main = self._run_task(driver)
@@ -124,8 +125,20 @@ class Run(Generic[T]):
         try:
             await driver.run()
         finally:
-            if self._page is not None:
-                await asyncio.to_thread(self._page.close)
+            if self._shows:
+                await asyncio.to_thread(self._end_showing)
+
+    def _begin_showing(self) -> None:
+        if self._page is not None:
+            self._shows.append(self._page)
+        if self._how.progress:
+            self._shows.append(Progress(self._how.progress, lambda: self.snapshot().figures(), self._how.total))
+        for show in self._shows:
+            show.begin()
+
+    def _end_showing(self) -> None:
+        for show in self._shows:
+            show.close()
 
     def __enter__(self) -> Self:
         return self.start_thread(Discard() if self._sink else ThreadOutlet())
@@ -264,19 +277,15 @@ class Run(Generic[T]):
         return self.report
 
     def run_to_end(self, outlet: Any, *, signals: bool) -> Report:
-        """Start and wait, with progress and signals as asked; `signals`: whether they stop it where nobody says."""
+        """Start and wait, with signals as asked; `signals`: whether they stop it where nobody says."""
         how = self._how
         wanted = signals if how.handle_signals is None else how.handle_signals
         driver = self._make(outlet)
-        with (
-            SignalStops(lambda mode: self._ask(mode, None), wanted=wanted) as stops,
-            Progress(how.progress, self._name, how.total) as progress,
-        ):
+        with SignalStops(lambda mode: self._ask(mode, None), wanted=wanted) as stops:
             try:
                 self._start_thread(driver)
                 while not self.ended:
                     self._join(0.1)
-                    progress.show(driver.engine)
             except BaseException:
                 self.cancel()
                 self._join()
@@ -290,14 +299,9 @@ class Run(Generic[T]):
         """The same on the caller's loop; signals only if `handle_signals` is true."""
         how = self._how
         assert self._task is not None
-        with (
-            SignalStops(lambda mode: self._ask(mode, None), wanted=bool(how.handle_signals)) as stops,
-            Progress(how.progress, self._name, how.total) as progress,
-        ):
+        with SignalStops(lambda mode: self._ask(mode, None), wanted=bool(how.handle_signals)) as stops:
             try:
-                while not self._task.done():
-                    await asyncio.wait([self._task], timeout=0.1 if how.progress else None)
-                    progress.show(self.driver.engine)
+                await asyncio.wait([self._task])
             except asyncio.CancelledError:
                 self._task.cancel()
                 await asyncio.wait([self._task])
@@ -350,16 +354,13 @@ class Run(Generic[T]):
 
     def snapshot(self) -> Report:
         """The report as it stands now, from any thread."""
-        while True:
-            try:
-                return make_report(
-                    self.driver.engine, self._name, perf_counter(),
-                    dead_letters=self._letters.kept, states=self.driver.states(),
-                    trace=str(self._recorder.path) if self._recorder is not None else None,
-                    job=self._checkpoint.told(),
-                )  # fmt: skip
-            except RuntimeError:  # a collection changed while it was read: the loop's thread went on
-                continue
+        return undisturbed(
+            lambda: make_report(
+                self.driver.engine, self._name, perf_counter(),
+                dead_letters=self._letters.kept, states=self.driver.states(), job=self._checkpoint.told(),
+                trace=str(self._recorder.path) if self._recorder is not None else None,
+            )
+        )  # fmt: skip
 
     @property
     def report(self) -> Report:

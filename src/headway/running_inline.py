@@ -12,7 +12,8 @@ from headway.io.deadletter import Letters
 from headway.run.inline import InlineDriver, ignored_by_inline, on_this_thread
 from headway.run.outlet import take_one
 from headway.running import raise_clean
-from headway.watch.report import Report, make_report
+from headway.watch.progress import Progress
+from headway.watch.report import Report, make_report, undisturbed
 
 T = TypeVar("T")
 
@@ -24,13 +25,16 @@ class InlineRun(Generic[T]):
         self._letters = Letters(how.dead_letters)
         self._checkpoint = how.make_checkpoint(plan, source, name, self._letters.close)
         self._driver = InlineDriver(plan, source, set_aside=self._letters.take, size=size, checkpoint=self._checkpoint)
-        self._name = name
+        self._name, self._ignored = name, ignored_by_inline(plan)
+        self._progress = Progress(how.progress, lambda: self._report().figures(), how.total) if how.progress else None
         self.report: Report
 
     async def avalues(self) -> AsyncGenerator[T, None]:
         """The outputs. Raises what ended the run."""
         driver, hand = self._driver, list[T]()
         values = driver.values()
+        if self._progress is not None:
+            self._progress.begin()
         try:
             while await take_one(values, hand):
                 yield hand.pop()
@@ -42,20 +46,27 @@ class InlineRun(Generic[T]):
         finally:
             await values.aclose()
             self._letters.close()
-        ignored = ignored_by_inline(driver.engine.plan)
-        self.report = make_report(
-            driver.engine,
-            self._name,
-            perf_counter(),
-            dead_letters=self._letters.kept,
-            ignored=ignored,
-            job=self._checkpoint.told(),
-        )
+            if self._progress is not None:
+                self._progress.close()
+        self.report = self._report()
         error = driver.error()
         if error is not None:
             if hasattr(error, "report"):
                 error.report = self.report
             raise_clean(error)
+
+    def _report(self) -> Report:
+        engine = self._driver.engine
+        return undisturbed(
+            lambda: make_report(
+                engine,
+                self._name,
+                perf_counter(),
+                dead_letters=self._letters.kept,
+                ignored=self._ignored,
+                job=self._checkpoint.told(),
+            )
+        )
 
     def values(self) -> Generator[T, None, None]:
         """The same without an event loop, unless a stage needs one."""

@@ -23,3 +23,8 @@ def shown(value: object, limit: int | None = 200) -> str:
     except Exception:  # the same, and a very long integer
         text = f"<{type(value).__name__}>"
     return text if limit is None or len(text) <= limit else text[:limit] + "..."
+
+
+def printable(text: str) -> str:
+    """The text with whatever a terminal would obey, or cannot show, written as an escape."""
+    return text if text.isprintable() else repr(text)[1:-1].encode("utf-8", "backslashreplace").decode()

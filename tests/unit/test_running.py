@@ -23,10 +23,14 @@ def test_signal_handlers_stand_before_anything_is_started(monkeypatch):
 
 
 def test_a_run_whose_wait_is_interrupted_leaves_nothing_behind(monkeypatch):
-    def interrupt(self, engine):
-        raise KeyboardInterrupt
+    join = running.Run._join
 
-    monkeypatch.setattr(running.Progress, "show", interrupt)
+    def interrupt(self, timeout=None):
+        if timeout is not None:
+            raise KeyboardInterrupt
+        join(self)
+
+    monkeypatch.setattr(running.Run, "_join", interrupt)
     with pytest.raises(KeyboardInterrupt):
         Pipeline(iter(int, 1)).map(lambda x: x).collect()
 

@@ -35,6 +35,7 @@ COMMANDS = {
     "check": ("headway.cli.check:check_command", "Look for results that depend on timing."),
     "why": ("headway.cli.why:why_command", "Show the life of one item."),
     "ui": ("headway.cli.ui:ui_command", "Serve the page: live runs, finished runs, the visualizer."),
+    "top": ("headway.cli.top:top_command", "Show live runs in the terminal."),
     "demo": ("headway.cli.demo:demo_command", "Generate a file, import it, check every row."),
 }
 """Subcommand -> where it is defined, and the line of it that `headway --help` shows."""

@@ -85,7 +85,8 @@ def run_command(
     """
     pipeline = pipeline_of(reference).with_workers(workers_of(settings))
     how: dict[str, Any] = {
-        "progress": not quiet, "ui": ui, "job": job, "checkpoint": checkpoint, "accept_changed": accept_changed,
+        "progress": not (quiet or inline),  # a debugger needs the terminal for itself
+        "ui": ui, "job": job, "checkpoint": checkpoint, "accept_changed": accept_changed,
     }  # fmt: skip
     if inline:
         how["mode"] = "inline"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -133,6 +133,15 @@ class Report:
 
     def _repr_html_(self) -> str:
         return show.page(self._whole())
+
+
+def undisturbed(look: Callable[[], Report]) -> Report:
+    """What `look` makes of an engine that another thread drives meanwhile."""
+    while True:
+        try:
+            return look()
+        except RuntimeError:  # a collection changed while it was read
+            continue
 
 
 def make_report(
