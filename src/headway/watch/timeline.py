@@ -248,7 +248,7 @@ def events_of(path: str | Path) -> list[dict[str, Any]]:
         raise HeadwayError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError:
         raise _no_trace(path) from None
-    if not isinstance(events, list) or not all(isinstance(e, dict) and "ph" in e for e in events):
+    if not isinstance(events, list) or not events or not all(isinstance(e, dict) and "ph" in e for e in events):
         raise _no_trace(path)
     return events
 

@@ -40,6 +40,9 @@ def plan_of(wanted: Simulation) -> Plan:
     """The plan. Raises Refused for what cannot work."""
     if wanted.items * len(wanted.stages) > MOST_CALLS:
         raise Refused(422, f"items times stages may be {MOST_CALLS:,} at most: take fewer items")
+    names = [stage.name for stage in wanted.stages]
+    if len(set(names)) < len(names):
+        raise Refused(422, "two stages have one name: give each a name of its own")
     fails = slowest(wanted).name if wanted.fail_at is not None else None
 
     def poisoned(value: Any) -> Any:
