@@ -120,54 +120,18 @@ class Timeline:
         """The spans from `start` to `end`, by slot. Where a slot has more than `most`, neighbours are one span."""
         by_slot: dict[tuple[str, int], list[Call]] = {slot: [] for slot in list(self.slots)}
         for call in reversed(self.calls()):
-            if call.back is not None and call.back < start - KEPT_S:
+            if call.back is not None and call.back < start:  # they stand in the order in which they came back
                 break
             if (call.back is None or call.back > start) and call.handed_out < end:
                 by_slot.setdefault((call.stage, call.slot), []).append(call)
         slots = []
+        idle = {stage: list(known.copy()) for stage, known in list(self._idle.items())}
         for (stage, slot), calls in by_slot.items():
-            spans = self._spans(stage, calls, start, end)
+            spans = _spans(idle.get(stage, []), calls, start, end)
             if most is not None and len(spans) > most:
                 spans = merged(spans, (end - start) / most)
             slots.append({"stage": stage, "slot": slot, "spans": spans})
         return {"from": start, "to": end, "slots": slots}
-
-    def _spans(self, stage: str, calls: list[Call], start: float, end: float) -> list[Span]:
-        spans: list[Span] = []
-        at, returned = start, start
-
-        def until(stop: float, state: str, rows: tuple[int, int] | tuple[None, None]) -> None:
-            nonlocal at
-            stop = min(stop, end)
-            if stop > at:
-                spans.append([at, stop, state, *rows])
-                at = stop
-
-        for call in sorted(calls, key=lambda call: (call.back is None, call.started, call.handed_out)):
-            rows = call.rows()
-            until(min(returned, call.handed_out if call.back is None else call.started), "overhead", rows)
-            if call.handed_out > at:
-                self._idly(stage, call.handed_out, until, at)
-            if call.back is None:
-                until(end, "busy", rows)
-                break
-            until(call.started, "overhead", rows)
-            until(call.stopped, "busy", rows)
-            returned = call.back
-        else:
-            last = calls and max(calls, key=lambda call: call.back or 0.0).rows()
-            until(returned, "overhead", last or (None, None))
-            self._idly(stage, end, until, at)
-        return spans
-
-    def _idly(self, stage: str, stop: float, until: Any, at: float) -> None:
-        """Spans without a block in hand from `at` to `stop`."""
-        known = list(self._idle.get(stage, ()))
-        first = max(0, bisect_right(known, (at, "~")) - 1)
-        for (_, state), following in zip(known[first:], [*known[first + 1 :], (stop, "")], strict=False):
-            until(min(following[0], stop), state, (None, None))
-            if following[0] >= stop:
-                break
 
     def life(self, seq: int) -> list[dict[str, Any]]:
         """The steps of row `seq` and its children, in order of time: it waits in front of a stage, is handed over, is called."""
@@ -189,6 +153,43 @@ class Timeline:
             steps.append({**place, "state": "failed" if failed else "busy", "from": call.started, "to": call.stopped})
             before = call.back
         return steps
+
+
+def _spans(idle: list[tuple[float, str]], calls: list[Call], start: float, end: float) -> list[Span]:
+    """The spans of one slot. `idle`: since when slots of its stage are idle for which reason."""
+    spans: list[Span] = []
+    at = returned = start
+
+    def until(stop: float, state: str, rows: tuple[int | None, int | None]) -> None:
+        nonlocal at
+        stop = min(stop, end)
+        if stop > at:
+            spans.append([at, stop, state, *rows])
+            at = stop
+
+    def idly(stop: float) -> None:
+        for number in range(max(0, bisect_right(idle, (at, "~")) - 1), len(idle)):
+            changed = idle[number + 1][0] if number + 1 < len(idle) else stop
+            until(min(changed, stop), idle[number][1], (None, None))
+            if changed >= stop:
+                break
+
+    rows: tuple[int | None, int | None] = (None, None)
+    for call in sorted(calls, key=lambda call: (call.back is None, call.started, call.handed_out)):
+        # The way back of the call before, or where this one waited behind it, its own way there.
+        until(min(returned, call.handed_out if call.back is None else call.started), "overhead", call.rows())
+        rows = call.rows()
+        if call.handed_out > at:
+            idly(call.handed_out)
+        if call.back is None:
+            until(end, "busy", rows)
+            return spans
+        until(call.started, "overhead", rows)
+        until(call.stopped, "busy", rows)
+        returned = max(returned, call.back)
+    until(returned, "overhead", rows)
+    idly(end)
+    return spans
 
 
 def _single(part: Any) -> Iterable[Any]:
