@@ -36,12 +36,14 @@ function blank(title, ...lines) {
   view.replaceChildren(h("section", { class: "blank" }, h("h1", {}, title), lines.map((line) => h("p", {}, line))));
 }
 
+const entry = (run) => `${run.name} · ${run.source === "live" ? run.state : run.source}`;
+
 async function list() {
   const found = (await get("/api/runs")).runs;
   const told = JSON.stringify(found);
   if (told !== known) {
     known = told;
-    runs.replaceChildren(...found.map((run) => h("option", { value: run.id }, `${run.name} · ${run.live ? run.state : run.source === "live" ? run.state : run.source}`)));
+    runs.replaceChildren(...found.map((run) => h("option", { value: run.id }, entry(run))));
   }
   show(picker, found.length > 1);
   return found;
@@ -66,7 +68,7 @@ async function route() {
     const wanted = id ? decodeURIComponent(id) : (found.find((run) => run.live) ?? found[0])?.id;
     if (!wanted) { wait(mine); return; }
     runs.value = wanted;
-    const made = await openRun(wanted, view, link, () => list().then(() => { runs.value = wanted; }, () => {}));
+    const made = await openRun(wanted, view, link, (run) => say([...runs.options].find((option) => option.value === wanted), entry(run)));
     if (mine === turn) current = made; else made.close();
   } catch (error) {
     if (mine === turn) failed(error);

@@ -75,7 +75,7 @@ class RunView {
   }
 }
 
-/** Show run `id` in `root`; `link(state, text)` tells how the connection is. Returns what closes the view. */
+/** Show run `id` in `root`; `link(state, text)` tells how the connection is, `changed(run)` its end. Returns what closes the view. */
 export async function openRun(id, root, link, changed) {
   const model = new Model(await get(address(id)));
   const view = new RunView(model, root);
@@ -86,7 +86,7 @@ export async function openRun(id, root, link, changed) {
     snapshot: (event) => { model.onSnapshot(event); later(); },
     timeline: (event) => { model.onTimeline(event); later(); },
     dead: (event) => { model.onDead(event); later(); },
-    end: (event) => { model.onEnd(event); later(); changed(); },
+    end: (event) => { model.onEnd(event); later(); changed(model.run); },
   });
   return view;
 }

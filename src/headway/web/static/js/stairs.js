@@ -97,10 +97,10 @@ export class Stairs {
     const rows = steps.map(({ stage, slot, state, from, to }) => {
       const waited = before === null ? "" : seconds(Math.max(0, from - before));
       before = to;
-      return h("tr", {}, h("th", { scope: "row" }, `${stage} ${slot}`), h("td", {}, state), h("td", { class: "num" }, moment(from)),
+      return h("tr", {}, h("th", { scope: "row" }, slot === null ? stage : `${stage} ${slot}`), h("td", {}, state), h("td", { class: "num" }, moment(from)),
         h("td", { class: "num" }, seconds(to - from)), h("td", { class: "num" }, waited === "0 s" ? "" : waited));
     });
-    const all = steps.length ? `${seconds(steps.at(-1).to - steps[0].from)} in ${steps.length} calls` : text;
+    const all = steps.length ? `${seconds(steps.at(-1).to - steps[0].from)} from first to last` : text;
     this.life.replaceChildren(
       h("div", { class: "row" }, h("h3", {}, `Item ${count(seq)}`), h("span", { class: "quiet" }, all), h("span", { class: "grow" }),
         h("button", { type: "button", on: { click: () => this.unfollow() } }, "Stop following")),

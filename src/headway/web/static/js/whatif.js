@@ -134,7 +134,7 @@ export class WhatIf {
     say(this.big, "–");
     say(this.range, error.message);
     say(this.next, "");
-    setTimeout(this.ask, 1500);
+    setTimeout(() => { if (!this.model.ended) this.ask(); }, 1500);
     return true;
   }
 
@@ -204,5 +204,5 @@ function paced({ bottleneck, next_bottleneck: next }, other) {
 }
 
 /** Whether the server can predict for this run. */
-export const predicts = (model) => !model.local && Boolean(model.snapshot?.stages?.length);
+export const predicts = (model) => !model.local && model.run.source !== "trace" && Boolean(model.snapshot?.stages?.length);
 
