@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test accept kill chaos versions check format bench calibrate coverage changelog constraints clean
+.PHONY: help env demo test browser screenshots accept kill chaos versions check format bench calibrate coverage changelog constraints clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -28,6 +28,17 @@ demo: $(ready)  ## import a million generated rows and check every one (ARGS="--
 
 test: $(ready)  ## the fast suite (ARGS="-k name")
 	$(bin)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
+
+browser: $(ready) $(VENV)/axe  ## the page in a real Chromium: every view, width and control (apt install chromium)
+	HEADWAY_AXE=$(VENV)/axe/node_modules/axe-core/axe.min.js $(bin)/python -m pytest tests/browser $(ARGS)
+
+$(VENV)/axe: | $(ready)
+	@mkdir -p $@
+	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --no-save --prefix $@ axe-core@4 \
+		|| echo "headway: no axe-core; its checks are skipped" >&2
+
+screenshots: $(ready)  ## pictures of every view of the page, light and dark, wide and narrow, in screenshots/
+	PYTHONPATH=tests $(bin)/python tools/screenshots.py $(ARGS)
 
 kill: $(ready)  ## kill imports at every step of a commit and at random, a hundred times per database
 	$(bin)/python -m pytest -n $(JOBS) -m slow tests/importer/test_kills.py $(ARGS)

@@ -52,13 +52,17 @@ class Watched:
 
     def _said(self, message: Any) -> None:
         if message.type in ("error", "warning") or "Content Security Policy" in message.text:
-            self.errors.append(f"{message.type}: {message.text}")
+            self.errors.append(f"{message.type}: {message.text} ({message.location.get('url', '')})")
 
     def check(self) -> None:
         """Fail where it complained, or looked beyond this machine."""
         wrong = [text for text in self.errors if not any(part in text for part in self.expected)]
         assert not wrong, "the console holds errors:\n" + "\n".join(wrong)
-        away = {url for url in self.asked if urlsplit(url).scheme not in ("data", "blob") and urlsplit(url).hostname != "127.0.0.1"}
+        away = {
+            url
+            for url in self.asked
+            if urlsplit(url).scheme not in ("data", "blob") and urlsplit(url).hostname != "127.0.0.1"
+        }
         assert not away, f"asked beyond this machine: {away}"
 
 

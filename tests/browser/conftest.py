@@ -101,7 +101,11 @@ def finished(tmp_path: Path) -> SimpleNamespace:
         return value
 
     pipeline = Pipeline(range(2_000), name="<i>ledger</i>", on_error="dead_letter")
-    report = pipeline.map(str, name="parse").map(lambda text: enrich(int(text)), workers=2, name="enrich").to([].append, name="write")
+    report = (
+        pipeline.map(str, name="parse")
+        .map(lambda text: enrich(int(text)), workers=2, name="enrich")
+        .to([].append, name="write")
+    )
     made: Report = report.run(trace=str(trace))
     made.to_json(path)
     return SimpleNamespace(report=path, trace=trace, data=made.to_dict())

@@ -15,7 +15,12 @@ from playwright.sync_api import expect
 @pytest.mark.slow
 def test_a_dropped_connection_recovers_and_goes_on_after_what_was_seen(live, page):
     live.standing()
-    page.watched.expected += ["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE"]
+    page.watched.expected += [
+        "ERR_CONNECTION_REFUSED",
+        "ERR_INCOMPLETE_CHUNKED_ENCODING",
+        "ERR_CONNECTION_RESET",
+        "ERR_EMPTY_RESPONSE",
+    ]
     with Proxy(live.client.port) as proxy:
         page.goto(proxy.url)
         expect(page.locator("#link")).to_have_text("live")

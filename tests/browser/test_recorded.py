@@ -11,11 +11,15 @@ pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install pl
 from playwright.sync_api import expect
 
 from browser.test_run import fact, stage
+from web.client import Client
 
 
 def test_a_report_opens_with_its_numbers(finished, serve, page):
     page.goto(serve(finished.report))
     data = finished.data
+    client = Client(page.url)
+    told = client.get(f"/api/runs/{finished.report.name}").data["sentence"]
+    expect(page.locator("h1")).to_have_text(told)
     expect(fact(page, "written")).to_have_text(f"{data['items']['written']:,} written")
     expect(fact(page, "read")).to_have_text("2,000 read")
     for one in data["stages"]:

@@ -43,8 +43,7 @@ def test_every_panel_shows_the_numbers_of_the_snapshot(live, page):
     expect(queue(page, "write")).to_contain_text(re.compile(rf"awaits {awaited:,} for \d.*, in .*enrich"))
     expect(page.locator(".window")).to_contain_text(f"{gate['window_used']:,} of {gate['window']:,} rows")
     expect(page.locator("[data-chart=held] .num")).to_have_text(f"{gate['held']:,}")
-    detail = live.client.get(live.path).data
-    assert page.locator("h1").inner_text()[:4] == detail["sentence"][:4]
+    expect(page.locator("h1")).to_contain_text(re.compile(r"^[\d,.]+ rows/s"))
     expect(page.locator(".pill")).to_have_text("running")
     neck = still["bottleneck"]["stage"]
     if neck is not None:
@@ -111,7 +110,9 @@ def test_what_if_shows_the_server_s_prediction_and_apply_scales_the_run(live, pa
     page.goto(live.url)
     knob = page.get_by_role("slider", name="enrich")
     expect(knob).to_have_value("3")
-    with page.expect_response(lambda answer: answer.url.endswith("/what-if") and '"enrich":4' in (answer.request.post_data or "")) as found:
+    with page.expect_response(
+        lambda answer: answer.url.endswith("/what-if") and '"enrich":4' in (answer.request.post_data or "")
+    ) as found:
         knob.focus()
         page.keyboard.press("ArrowRight")
     guess = found.value.json()
@@ -119,7 +120,8 @@ def test_what_if_shows_the_server_s_prediction_and_apply_scales_the_run(live, pa
     assert float(shown.split()[0].replace(",", "")) == pytest.approx(guess["rate"], rel=0.01)
     expect(page.locator(".whatif .guess")).to_contain_text(guess["next_bottleneck"] or "")
     expect(page.locator(".whatif")).to_contain_text("3 → 4 workers")
-    page.get_by_role("button", name="Apply").click()
+    with page.expect_response("**/what-if"):
+        page.get_by_role("button", name="Apply").click()
     expect(stage(page, "enrich")).to_contain_text("4 × thread")
     expect(page.locator(".versus")).to_contain_text("predicted")
     assert next(one for one in live.snapshot()["stages"] if one["name"] == "enrich")["workers"] == 4

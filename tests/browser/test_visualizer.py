@@ -16,7 +16,10 @@ def seek(page, share):
 
 
 def tiles(page, lane, side="A"):
-    return [int(text) for text in page.get_by_label(f"Setting {side}", exact=True).locator(f".lane.{lane} .tile").all_inner_texts()]
+    return [
+        int(text)
+        for text in page.get_by_label(f"Setting {side}", exact=True).locator(f".lane.{lane} .tile").all_inner_texts()
+    ]
 
 
 def choose(page, title):

@@ -23,10 +23,10 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 MOST_BODY = 1 << 20
 """Bytes of a request's body."""
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Nothing is loaded from elsewhere and no script runs that is not a file of the page; plotly sets styles of its own."""
+"""Nothing is loaded from elsewhere and no script runs that is not a file of the page."""
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
