@@ -43,6 +43,9 @@ class Dispatching(Recovery):
         """Dispatch or resume one ticket at `stage`, if anything may run."""
         if not (stage.inbox.free or stage.parked) or now < stage.hold_until:
             return False
+        slot = stage.free_slot()
+        if slot is None and not stage.parked:
+            return False
         room = self._room(stage)
         if room <= 0:
             return False
@@ -55,7 +58,6 @@ class Dispatching(Recovery):
                 return True
             if stage.keeps_total:
                 return False
-        slot = stage.free_slot()
         if slot is None or not stage.inbox.free:
             return False
         size = stage.block_size(BLOCK if expands else room)
@@ -168,7 +170,7 @@ class Dispatching(Recovery):
 
     def _dispatch(self, stage: Stage, slot: Slot, blocks: list[Block], limit: int, now: float) -> None:
         self._numbers += 1
-        count = sum(len(block.values) for block in blocks)
+        count = len(blocks[0].values) if len(blocks) == 1 else sum(len(block.values) for block in blocks)
         ticket = Ticket(self._numbers, stage, slot, blocks, count, now, attempt=blocks[0].attempt)
         self.tickets[ticket.number] = ticket
         self._grab(ticket, slot, limit, now)
@@ -234,7 +236,7 @@ class Dispatching(Recovery):
         if inbox.nbytes != meter.nbytes.value:
             meter.nbytes.set(inbox.nbytes, now)
         idle, state = len(stage.slots) - stage.busy_slots, "starved"
-        if idle and (inbox.queued or stage.backoff):
+        if idle > 0 and (inbox.queued or stage.backoff):
             if now < stage.hold_until:
                 state = "paused"
             elif not inbox.free:

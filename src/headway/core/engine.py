@@ -188,16 +188,18 @@ class Engine(Scaling):
                 everywhere, behind = everywhere or self._scarce, False
                 for stage in reversed(self.stages):
                     if behind or stage.touched or everywhere or stage.waits_for_time:
-                        while not self._cancelled and self._start(stage, now):
-                            pass
+                        if (stage.inbox.free or stage.parked) and not self._cancelled:
+                            while self._start(stage, now):
+                                pass
                         self._meter(stage, now)
                     behind, stage.touched = stage.touched, False
                 if not self._passed_by:
                     break
                 everywhere = True  # what failed without a call may have set free what stages behind wait for
-            wanted = self.wants()
-            held = "window_wait" if self.window.room() <= 0 else "blocked"
-            self.times.source.idle(1, "ended" if not self.reading else "reading" if wanted else held, now)
+            state = "ended" if not self.reading else "reading" if self.wants() else "blocked"
+            if state == "blocked" and self.window.room() <= 0:
+                state = "window_wait"
+            self.times.source.idle(1, state, now)
             if self._ended and all(stage.empty for stage in self.stages):
                 self._finish(now)
             elif self._ended and not self.tickets and self.next_deadline() is None:

@@ -155,18 +155,21 @@ class Flow:
     def _book(self, ticket: Ticket, answer: Answer, now: float, again: frozenset[int] = frozenset()) -> Settled:
         """Enter an answer into the books; the blocks that come of it are still to be sent on."""
         stage = ticket.stage
-        nbytes = sum(block.nbytes for block in ticket.blocks)
+        grown = 0
         for block in ticket.blocks:
-            self._count_children(block, -1)
+            grown -= block.nbytes
+            if self._expands:
+                self._count_children(block, -1)
         done = settle(ticket, answer, again)
         if self.known is not None and stage.spec.kind == "flat_map":
             done.items_out -= sum(map(self.known, done.outs))
         self._tally(stage, done)
         kept = [done.parked] if done.parked is not None else []
         for block in (*done.outs, *done.rest, *(block for block, _ in done.again), *kept):
-            nbytes -= block.nbytes
-            self._count_children(block, 1)
-        self.window.nbytes -= nbytes
+            grown += block.nbytes
+            if self._expands:
+                self._count_children(block, 1)
+        self.window.nbytes += grown
         before = stage.meter.failed - done.dead
         for number, failure in enumerate(done.failures, 1):
             self._fail(failure, stage, before + number * done.dead // len(done.failures), now)
@@ -215,12 +218,12 @@ class Flow:
                 keys.forget(first, stop)
             roots += stop - first
         self.window.nbytes -= block.nbytes
-        self._count_children(block, -1)
+        if self._expands:
+            self._count_children(block, -1)
         self.times.emit(block, roots, now)
 
     def _count_children(self, block: Block, sign: int) -> None:
-        if self._expands:
-            self.window.children += sign * block.children
+        self.window.children += sign * block.children
 
     def _tally(self, stage: Stage, done: Settled) -> None:
         """Enter what was settled at `stage` into its meter and the ledger."""

@@ -16,11 +16,7 @@ class Inbox:
 
     def __init__(self) -> None:
         self._blocks: deque[Block] = deque()
-        self.queued = self.nbytes = 0
-
-    @property
-    def free(self) -> int:
-        return self.queued
+        self.queued = self.free = self.nbytes = 0
 
     def push(self, block: Block) -> None:
         """Queue a block that has live values."""
@@ -38,7 +34,7 @@ class Inbox:
             self._count(block, 1)
 
     def _count(self, block: Block, sign: int) -> None:
-        self.queued += sign * len(block.values)
+        self.free = self.queued = self.queued + sign * len(block.values)
         self.nbytes += sign * block.nbytes
 
     def take(self, count: int, *, alone: bool = False) -> list[Block]:

@@ -78,6 +78,11 @@ class Stage:
         self.hold_until = self.throttled_until = NEVER
         self.busy_slots = self.zombies = 0
         self.touched = True
+        kind = plan.spec.kind
+        self.one_credit = kind in ("flat_map", "sink", "consume")
+        # A death may cost one call, and the outcomes of these are not published before the last.
+        self.one_call = kind in ("flat_map", "map_batches") and plan.spec.on == "process" and not plan.spec.idempotent
+        self._sized = (0, 0)
         self.meter = StageMeter(now, expands=plan.spec.kind == "flat_map")
         self.sort_steps()
         self.size_up()
@@ -98,8 +103,10 @@ class Stage:
     @property
     def runnable(self) -> int:
         """Items that a free slot could take now: queued, or in a worker's hands and not started."""
-        in_hand = max(0, self.in_hand - self.busy_slots - len(self.leaving)) if self.in_hand else 0
-        return self.inbox.free + in_hand
+        waiting = self.in_hand - self.busy_slots
+        if waiting <= 0:
+            return self.inbox.free
+        return self.inbox.free + max(0, waiting - len(self.leaving))
 
     def size_up(self) -> None:
         """Set the sizes that follow from the service time lately measured.
@@ -110,17 +117,18 @@ class Stage:
         nothing behind it may run then.
         """
         mean, slots = self.meter.mean_service, len(self.slots)
-        self.target = 1
-        if mean is not None:
-            self.target = max(1, min(BLOCK, int(BLOCK_S / mean))) if mean > 0 else BLOCK
-        self.capacity = self.spec.queue or max(SMALL_QUEUE, 2 * slots, min(LARGE_QUEUE, 4 * self.target * slots))
-        kind = self.spec.kind
-        single = mean is None or mean * self.target >= CREDIT_S or kind in ("flat_map", "sink", "consume")
+        target = 1
+        if mean is not None and mean < BLOCK_S:
+            target = min(BLOCK, int(BLOCK_S / mean)) if mean > 0 else BLOCK
+        single = self.one_credit or mean is None or mean * target >= CREDIT_S
         self.credits = 1 if single else CREDITS
-        if kind in ("flat_map", "map_batches") and self.spec.on == "process" and not self.spec.idempotent:
-            self.target = 1  # a death may cost one call, and the outcomes of these are not published before the last
         if isinstance(self.inbox, Lanes) and mean is not None:
             self.inbox.cheap = mean < CHEAP_S
+        if (target, slots) == self._sized:
+            return
+        self._sized = target, slots
+        self.target = 1 if self.one_call else target
+        self.capacity = self.spec.queue or max(SMALL_QUEUE, 2 * slots, min(LARGE_QUEUE, 4 * target * slots))
 
     def block_size(self, room: int) -> int:
         """Items for the next dispatch: never more than leaves a slot idle, or than `room`, or than the queue."""
@@ -129,10 +137,12 @@ class Stage:
 
     def free_slot(self) -> Slot | None:
         """A slot that may be given a block: an idle one first, else one with a credit left."""
-        if len(self.slots) > 1:
-            best = min(self.slots, key=lambda slot: len(slot.tickets) + CREDITS * slot.halted)
-        else:
-            best = self.slots[0]
+        if self.credits == 1 or len(self.slots) == 1:
+            for slot in self.slots:
+                if len(slot.tickets) < self.credits and not slot.halted:
+                    return slot
+            return None
+        best = min(self.slots, key=lambda slot: len(slot.tickets) + CREDITS * slot.halted)
         return best if len(best.tickets) < self.credits and not best.halted else None
 
     def push(self, block: Block, now: float) -> None:
