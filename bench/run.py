@@ -10,7 +10,7 @@ from importlib import import_module
 
 from measure import Table, busy, machine
 
-EXPERIMENTS = ("handoff", "order", "staircase", "journal", "import_job", "import_lookup")
+EXPERIMENTS = ("handoff", "order", "staircase", "simulation", "journal", "import_job", "import_lookup")
 
 
 def main(names: list[str]) -> int:

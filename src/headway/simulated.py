@@ -7,9 +7,8 @@ from typing import Any
 
 from headway.core.plan import Plan
 from headway.errors import PlanError
-from headway.sim.driver import VirtualRun
 from headway.sim.service import Service
-from headway.sim.whatif import measured_service, selectivity
+from headway.sim.whatif import measured_service, modelled_run, selectivity
 from headway.watch.report import Report, make_report
 
 Services = Mapping[str, Service] | Report
@@ -33,7 +32,7 @@ def simulate(plan: Plan, service: Services, items: Any, seed: int) -> Report:
             raise PlanError(
                 f"stage {name!r}: a time is 0 or more seconds, or a function of (random, value), not {times!r}"
             )
-    run = VirtualRun(plan, range(items), service, seed=seed, modelled=gives).run()
+    run = modelled_run(plan, items, service, gives, seed)
     report = make_report(run.engine, plan.spec.name, run.now)
     report.calls = run.log
     return report

@@ -44,10 +44,7 @@ class Dispatching(Recovery):
         if not (stage.inbox.free or stage.parked) or now < stage.hold_until:
             return False
         slot = stage.free_slot()
-        if slot is None and not stage.parked:
-            return False
-        room = self._room(stage)
-        if room <= 0:
+        if (slot is None and not stage.parked) or (room := self._room(stage)) <= 0:
             return False
         expands = stage.spec.kind == "flat_map"
         limit = min(CHILDREN, room, self.window.children_left()) if expands else 0

@@ -58,8 +58,8 @@ class VirtualRun:
     `service`: seconds of a call by stage name, a number or a function of (random, value); a stage
     without one takes no time. `source_s` seconds pass before each row. `think_s` is what the consumer
     takes for a value, `leave_after` when it leaves. ``outputs`` are the values that it took,
-    ``dead`` what was set aside, ``log`` each completed call: (stage, slot, tag, started, stopped), and
-    ``states`` those of scans. A call that takes longer than its stage's limit is given up, as on a thread.
+    ``dead`` what was set aside, ``log`` each completed call: (stage, slot, tag, started, stopped),
+    ``emitted`` how many rows were through, by time, and ``states`` those of scans. A call that takes longer than its stage's limit is given up, as on a thread.
     With `modelled` no function is called and nothing is kept: stages give on what they get, or by name as
     many values for each as it says there.
     """
@@ -82,6 +82,7 @@ class VirtualRun:
         self.outputs: list[Any] = []
         self.dead: list[Failure] = []
         self.log: list[tuple[str, int, Any, float, float]] = []
+        self.emitted: list[tuple[int, float]] = [(0, 0.0)]
         self.states: dict[str, dict[Any, Any]] = {}
         self._modelled = modelled
         self._measure = sizes if modelled is None else _nothing
@@ -109,6 +110,8 @@ class VirtualRun:
                 engine.tick(self.now)
             if self._on_event is not None:
                 self._on_event(engine)
+            if engine.times.emitted_roots > self.emitted[-1][0]:
+                self.emitted.append((engine.times.emitted_roots, self.now))
             self._read()
         return self
 
@@ -209,7 +212,7 @@ class VirtualRun:
         self._reading = False
         rows = list(islice(self._rows, 1))
         if rows:
-            self.engine.offer(rows, self.now, sizes(rows), largest(rows))
+            self.engine.offer(rows, self.now, self._measure(rows), largest(rows) if self._modelled is None else 1)
         if not rows or not self.engine.reading:
             self.engine.end(self.now)
 

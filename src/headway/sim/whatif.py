@@ -5,18 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headway.core.engine import Engine
 from headway.core.plan import Plan, make_plan
 from headway.core.policy import RateLimit
 from headway.core.spec import BatchSpec, Kind, PipelineSpec, StageSpec, Step, UnbatchSpec
 from headway.errors import PlanError
 from headway.sim.driver import VirtualRun
-from headway.sim.service import Draw, recorded
+from headway.sim.line import Line, plain
+from headway.sim.service import Draw, Service, recorded
 
 ROWS, MOST_ROWS = 400, 6_000
 """Rows to simulate: enough for the steady state, which comes when the queues and the window have filled."""
 MEASURED = (0.2, 0.85)
 """Between these shares of the rows the rate is taken: behind the fill, before the drain."""
+
+
+def modelled_run(
+    plan: Plan, rows: int, service: Mapping[str, Service], gives: Mapping[str, float], seed: int,
+    *, source_s: float = 0.0, think_s: float = 0.0,
+) -> VirtualRun | Line:  # fmt: skip
+    """A finished run of `plan` in which nothing is called: on the engine, or as a `Line` where that is the same."""
+    times: dict[str, Any] = {"seed": seed, "source_s": source_s, "think_s": think_s}
+    if plain(plan, gives):
+        return Line(plan, rows, service, **times).run()
+    return VirtualRun(plan, range(rows), service, modelled=gives, **times).run()
 
 
 def simulated_rate(report: Mapping[str, Any], workers: Mapping[str, int], seed: int) -> float | None:
@@ -28,18 +39,11 @@ def simulated_rate(report: Mapping[str, Any], workers: Mapping[str, int], seed: 
         return None
     held = sum(queue["max_depth"] for queue in report["queues"])
     rows = min(MOST_ROWS, ROWS + 4 * held)
-    emitted: list[tuple[int, float]] = [(0, 0.0)]
-
-    def look(engine: Engine) -> None:
-        if engine.times.emitted_roots > emitted[-1][0]:
-            emitted.append((engine.times.emitted_roots, run.now))
-
-    run = VirtualRun(
-        plan, range(rows), measured_service(report), seed=seed, source_s=source_s(report), on_event=look,
-        think_s=consumer_s(report), modelled=selectivity(report),
+    run = modelled_run(
+        plan, rows, measured_service(report), selectivity(report), seed,
+        source_s=source_s(report), think_s=consumer_s(report),
     )  # fmt: skip
-    run.run()
-    low, high = (next(pair for pair in emitted if pair[0] >= share * rows) for share in MEASURED)
+    low, high = (next(pair for pair in run.emitted if pair[0] >= share * rows) for share in MEASURED)
     return (high[0] - low[0]) / (high[1] - low[1]) if high[1] > low[1] else None
 
 
