@@ -10,6 +10,7 @@ from typing import Any, Literal
 from headway.core.plan import Plan
 from headway.core.policy import seconds
 from headway.errors import PlanError
+from headway.io.deadletter import Letters
 from headway.page import Page, check_page, make_page
 from headway.resuming import checkpoint_of
 from headway.run.checkpoint import Checkpoint
@@ -66,11 +67,19 @@ class How:
         """Whether the run is one of a job, which goes on where the one before it stopped."""
         return self.checkpoint is not None or self.job is not None
 
-    def make_checkpoint(self, plan: Plan, rows: Any, name: str, refused: Callable[[], None]) -> Checkpoint:
+    def make_checkpoint(
+        self, plan: Plan, rows: Any, name: str, letters: Letters, refused: Callable[[], None]
+    ) -> Checkpoint:
         """The checkpoint of a run over `rows`. Raises PlanError and CheckpointError, having closed the source and called `refused`."""
         try:
             return checkpoint_of(
-                plan, rows, path=self.checkpoint, job=self.job, default=name, accept_changed=self.accept_changed
+                plan,
+                rows,
+                letters,
+                path=self.checkpoint,
+                job=self.job,
+                default=name,
+                accept_changed=self.accept_changed,
             )
         except BaseException:
             close_unread(rows)

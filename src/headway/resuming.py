@@ -16,6 +16,7 @@ from headway.core.plan import Plan
 from headway.core.spec import BatchSpec, StageSpec
 from headway.errors import PlanError, SourceError
 from headway.io.checkpoint import CheckpointFile
+from headway.io.deadletter import Letters
 from headway.run.checkpoint import Checkpoint, JobIdentity
 from headway.text import told
 
@@ -61,7 +62,14 @@ def _refused(plan: Plan) -> Iterator[str]:
 
 
 def checkpoint_of(
-    plan: Plan, source: Any, *, path: Any, job: str | None, default: str, accept_changed: bool
+    plan: Plan,
+    source: Any,
+    letters: Letters,
+    *,
+    path: Any,
+    job: str | None,
+    default: str,
+    accept_changed: bool,
 ) -> Checkpoint:
     """The checkpoint of a run of `plan`; `job` None: the pipeline's name, `default`, names it.
 
@@ -71,6 +79,11 @@ def checkpoint_of(
         return Checkpoint()
     for why in _refused(plan):
         raise PlanError(why)
+    if letters.place is None and any(stage.on_error == "dead_letter" for stage in plan.stages):
+        raise PlanError(
+            "dead letters in memory are gone when the run is killed, and their items are not run again: name a place that "
+            "stays, dead_letters=path"
+        )
     own = keeps_state(plan)
     if path is None and not own:
         raise PlanError(
@@ -82,7 +95,7 @@ def checkpoint_of(
         name, job is not None, _fingerprint(source), _seeks(source), _stages(plan), _code(plan), accept_changed,
         "the sink" if own else str(path), EXACTLY if own else AT_LEAST,
     )  # fmt: skip
-    made = Checkpoint(identity, None if own else CheckpointFile(path, name))
+    made = Checkpoint(identity, None if own else CheckpointFile(path, name), letters.keep)
     made.prepare()
     return made
 

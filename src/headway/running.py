@@ -68,7 +68,7 @@ class Run(Generic[T]):
     def _make(self, outlet: Any) -> Driver:
         self._outlet = outlet
         rows = open_rows(self._source)
-        self._checkpoint = self._how.make_checkpoint(self._plan, rows, self._name, self._close_files)
+        self._checkpoint = self._how.make_checkpoint(self._plan, rows, self._name, self._letters, self._close_files)
         notes: list[Any] = [self._recorder] if self._recorder is not None else []
         self._page = self._how.make_page(self, rows, self._close_files)
         if self._page is not None:

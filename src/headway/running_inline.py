@@ -23,7 +23,7 @@ class InlineRun(Generic[T]):
 
     def __init__(self, plan: Plan, source: Any, name: str, how: How, size: Any) -> None:
         self._letters = Letters(how.dead_letters)
-        self._checkpoint = how.make_checkpoint(plan, source, name, self._letters.close)
+        self._checkpoint = how.make_checkpoint(plan, source, name, self._letters, self._letters.close)
         self._driver = InlineDriver(plan, source, set_aside=self._letters.take, size=size, checkpoint=self._checkpoint)
         self._name, self._ignored = name, ignored_by_inline(plan)
         self._progress = Progress(how.progress, lambda: self._report().figures(), how.total) if how.progress else None

@@ -366,6 +366,40 @@ def test_a_dead_letter_that_cannot_be_kept_is_not_behind_a_checkpoint(tmp_path):
     assert set(sink.rows) == set(range(10)) - {4}
 
 
+class Aside(Told):
+    """Keeps what it was committed, as a database does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[Any] = []
+
+    def commit(self, state: dict[str, Any]) -> None:
+        self.kept += self.rows
+        self.rows = []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_dead_letter_is_durable_before_the_checkpoint_moves_past_its_item(tmp_path, mode, monkeypatch):
+    monkeypatch.setattr(commits, "COMMIT_S", 0.0)
+    monkeypatch.setattr(inline, "COMMIT_S", 0.0)
+    aside, sink = Aside(), Told()
+    behind: list[tuple[int, int]] = []
+    sink.commit = lambda state: behind.append((state["watermark"], len(aside.kept)))  # type: ignore[method-assign]
+    check = lambda value: 1 // (value % 10) and value
+    made = Pipeline(range(400), mode=mode, on_error="dead_letter", window=20).map(check).to(sink)
+    made.run(checkpoint=tmp_path / "ck.json", dead_letters=aside)
+    assert len(behind) > 3
+    assert all(kept >= -(-watermark // 10) for watermark, kept in behind)
+    assert behind[-1] == (400, 40)
+
+
+def test_dead_letters_that_would_go_with_the_process_are_refused(tmp_path):
+    made = Pipeline(range(3)).map(abs, on_error="dead_letter")
+    with pytest.raises(PlanError, match="name a place that stays, dead_letters=path"):
+        made.run(checkpoint=tmp_path / "ck.json")
+    assert made.run(checkpoint=tmp_path / "ck.json", dead_letters=tmp_path / "aside").items.written == 3
+
+
 def test_a_fingerprint_that_raises_is_told_as_the_sources_failure(tmp_path):
     source = Numbers(3)
     source.fingerprint = lambda: 1 // 0  # type: ignore[method-assign]

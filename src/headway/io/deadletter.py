@@ -6,13 +6,14 @@ No pickle is written or read. A value that JSON does not give back equal is kept
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from headway.call import is_async
-from headway.errors import Failure, HeadwayError, PlanError
+from headway.errors import CheckpointError, Failure, HeadwayError, PlanError
 from headway.text import message, shown, told
 
 
@@ -46,6 +47,10 @@ class DeadLetterFile:
         self._file.write(json.dumps(record(failure), ensure_ascii=True) + "\n")
         self._file.flush()
 
+    def keep(self) -> None:
+        """Bring what was appended to the disk."""
+        os.fsync(self._file.fileno())
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
@@ -63,6 +68,8 @@ class Letters:
     kept: list[Failure] = field(default_factory=list)
     _write: Callable[[Failure], Any] | None = None
     _close: Callable[[], Any] | None = None
+    _keep: Callable[[], Any] | None = None
+    _new: bool = False
 
     def __post_init__(self) -> None:
         place = self.place
@@ -73,12 +80,13 @@ class Letters:
         elif hasattr(place, "write") and hasattr(place, "open"):
             place.open(None)
             self._write = lambda failure: place.write([failure])
+            self._keep = lambda: place.commit({})
             self._close = lambda: (place.commit({}), place.close(None))
         elif callable(place):
             self._write = place
         elif place is not None:
             file = DeadLetterFile(place)
-            self._write, self._close = file.write, file.close
+            self._write, self._close, self._keep = file.write, file.close, file.keep
 
     def take(self, failure: Failure) -> str | None:
         """Keep a failure; the reason if that is not possible."""
@@ -88,11 +96,21 @@ class Letters:
                 return f"more than {KEPT_IN_MEMORY:,} dead letters; name a place for them with dead_letters=path"
             self.kept.append(failure)
             return None
+        self._new = True
         try:
             self._write(failure)
         except Exception as error:
             return f"a dead letter could not be kept: {told(error)}"
         return None
+
+    def keep(self) -> None:
+        """Make what was set aside durable, since the run is about to be done with those items. Raises CheckpointError."""
+        if self._new and self._keep is not None:
+            try:
+                self._keep()
+            except Exception as error:
+                raise CheckpointError(f"a dead letter could not be kept: {told(error)}") from error
+        self._new = False
 
     def close(self) -> None:
         """Close the file or sink."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -59,8 +59,13 @@ class Checkpoint:
     (the source's own, and the row that comes there), ``source`` (its fingerprint), ``stages`` and ``code``.
     """
 
-    def __init__(self, job: JobIdentity | None = None, store: Store | None = None) -> None:
-        self.job, self.store = job, store
+    def __init__(
+        self,
+        job: JobIdentity | None = None,
+        store: Store | None = None,
+        keep_letters: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.job, self.store, self._keep_letters = job, store, keep_letters
         self.resumed: dict[str, Any] | None = None
         """what an earlier run has left"""
         self.current: dict[str, Any] = {"watermark": 0, "done": [], "written": 0, "finished": False}
@@ -185,11 +190,17 @@ class Checkpoint:
     def take(self, engine: Engine, marks: deque[tuple[int, Any]], *, finished: bool = False) -> bool:
         """Note where the run stands now, for the next commit; whether it may be kept.
 
+        The dead letters of what is done are made durable first. Raises CheckpointError where that fails.
         `marks`: the positions of the source that have come since, with the number of the row that comes there.
         """
         last = engine.stages[-1].plan
         if self.frozen or (engine.undone and last.batched and not last.per_member):
             return False  # which items of a list that failed are to come again, nobody knows
+        try:
+            self._keep_letters()
+        except CheckpointError:
+            self.frozen = True
+            raise
         spans = _union([*self._before, *_without(engine.frontier.spans(), engine.undone)])
         low = spans.pop(0)[1] if spans and spans[0][0] == (0,) else (0,)
         self.current = {

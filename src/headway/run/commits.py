@@ -116,7 +116,11 @@ class Commits:
 
     def _take(self, *, finished: bool = False) -> bool:
         marks = self._reader.marks if self._reader is not None else deque[tuple[int, Any]]()
-        return self._checkpoint.take(self._engine, marks, finished=finished)
+        try:
+            return self._checkpoint.take(self._engine, marks, finished=finished)
+        except CheckpointError as error:
+            self._failed(error)
+            return False
 
     def committed(self, worker: Any) -> None:
         """The sink has committed."""

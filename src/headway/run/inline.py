@@ -198,13 +198,13 @@ class InlineDriver:
 
     async def _commit(self, rows: _Rows, slot: Slot) -> None:
         """Commit what was written, and save where the run stands."""
-        if self._checkpoint.take(self.engine, rows.marks):
-            try:
+        try:
+            if self._checkpoint.take(self.engine, rows.marks):
                 if slot is self._commits:
                     await self._sessions[slot.stage.index, slot.number].commit()
                 self._checkpoint.save(self._checkpoint.current)
-            except BaseException as error:
-                self._broken(slot.stage.spec, "clean-up", error)
+        except BaseException as error:
+            self._broken(slot.stage.spec, "clean-up", error)
         self._committed_at = perf_counter()
 
     async def _read(self, rows: _Rows, want: int) -> None:
@@ -238,7 +238,11 @@ class InlineDriver:
         if self._checkpoint.job is not None:
             commit = commit and not (self._torn or self._checkpoint.already_finished)
         if commit:
-            commit = self._checkpoint.take(engine, rows.marks, finished=done) or self._checkpoint.job is None
+            try:
+                commit = self._checkpoint.take(engine, rows.marks, finished=done) or self._checkpoint.job is None
+            except CheckpointError as error:
+                self._errors.append(error)
+                commit = False
         try:
             await rows.close()
         except Exception as error:
