@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -382,13 +383,21 @@ class Aside(Told):
 def test_a_dead_letter_is_durable_before_the_checkpoint_moves_past_its_item(tmp_path, mode, monkeypatch):
     monkeypatch.setattr(commits, "COMMIT_S", 0.0)
     monkeypatch.setattr(inline, "COMMIT_S", 0.0)
-    aside, sink = Aside(), Told()
+    aside, sink, committed = Aside(), Told(), threading.Event()
     behind: list[tuple[int, int]] = []
-    sink.commit = lambda state: behind.append((state["watermark"], len(aside.kept)))  # type: ignore[method-assign]
-    check = lambda value: 1 // (value % 10) and value
+
+    def commit(state: dict[str, Any]) -> None:
+        behind.append((state["watermark"], len(aside.kept)))
+        committed.set()
+
+    def check(value: int) -> float:
+        assert value < 200 or committed.wait(60)
+        return 1 // (value % 10)
+
+    sink.commit = commit  # type: ignore[method-assign]
     made = Pipeline(range(400), mode=mode, on_error="dead_letter", window=20).map(check).to(sink)
     made.run(checkpoint=tmp_path / "ck.json", dead_letters=aside)
-    assert len(behind) > 3
+    assert behind[0][0] <= 200
     assert all(kept >= -(-watermark // 10) for watermark, kept in behind)
     assert behind[-1] == (400, 40)
 
@@ -432,12 +441,25 @@ def test_commits_come_while_the_run_goes_on_and_speak_of_what_the_sink_has(monke
     monkeypatch.setattr(commits, "COMMIT_S", 0.0)
     monkeypatch.setattr(inline, "COMMIT_S", 0.0)
     for mode in MODES:
-        sink = Told()
+        sink, three = Told(), threading.Event()
         sizes: list[int] = []
-        commit = sink.commit
-        sink.commit = lambda state, sink=sink, sizes=sizes, commit=commit: (sizes.append(len(sink.rows)), commit(state))  # type: ignore[method-assign, misc]
-        Pipeline(range(3000), mode=mode, window=50).to(sink).run()  # type: ignore[arg-type]
-        assert len(sink.states) > 3
+
+        def commit(
+            state: dict[str, Any], sink: Told = sink, three: threading.Event = three, sizes: list[int] = sizes
+        ) -> None:
+            sizes.append(len(sink.rows))
+            sink.states.append(state)
+            if len(sizes) == 3:
+                three.set()
+
+        def rows(three: threading.Event = three) -> Any:
+            for row in range(3000):
+                assert row < 2000 or three.wait(60)
+                yield row
+
+        sink.commit = commit  # type: ignore[method-assign]
+        Pipeline(rows, mode=mode, window=50).to(sink).run()  # type: ignore[arg-type]
+        assert len(sizes) > 3
         assert [state["watermark"] for state in sink.states] == sizes
         assert sink.states[-1] == {"watermark": 3000, "done": [], "written": 3000, "finished": True}
 
