@@ -159,7 +159,7 @@ class Flow:
         for block in ticket.blocks:
             grown -= block.nbytes
             if self._expands:
-                self._count_children(block, -1)
+                self.window.children -= block.children
         done = settle(ticket, answer, again)
         if self.known is not None and stage.spec.kind == "flat_map":
             done.items_out -= sum(map(self.known, done.outs))
@@ -168,7 +168,7 @@ class Flow:
         for block in (*done.outs, *done.rest, *(block for block, _ in done.again), *kept):
             grown += block.nbytes
             if self._expands:
-                self._count_children(block, 1)
+                self.window.children += block.children
         self.window.nbytes += grown
         before = stage.meter.failed - done.dead
         for number, failure in enumerate(done.failures, 1):
@@ -219,11 +219,8 @@ class Flow:
             roots += stop - first
         self.window.nbytes -= block.nbytes
         if self._expands:
-            self._count_children(block, -1)
+            self.window.children -= block.children
         self.times.emit(block, roots, now)
-
-    def _count_children(self, block: Block, sign: int) -> None:
-        self.window.children += sign * block.children
 
     def _tally(self, stage: Stage, done: Settled) -> None:
         """Enter what was settled at `stage` into its meter and the ledger."""

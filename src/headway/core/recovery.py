@@ -29,14 +29,9 @@ class Recovery(Flow):
         if answer.halted:
             slot.epoch += 1
             slot.halted = bool(slot.tickets)  # what it has in hand comes back before it gets more
-        waiting: list[Block] = []
-        rest: list[Block] = []
-        if done.again:
-            waiting, rest = self._wait(
-                stage, [(block, *again[at]) for block, at in done.again if self._before_cut([block])], now
-            )
-        if done.rest:
-            rest += [block for block in self._before_cut(done.rest) if block.values]
+        due = [(block, *again[at]) for block, at in done.again if self._before_cut([block])]
+        waiting, rest = self._wait(stage, due, now) if due else ([], [])
+        rest += [block for block in self._before_cut(done.rest) if block.values]
         if answer.again is not None and rest:
             rest = self._write_again(stage, rest, answer.again, ticket.attempt, now)
         parked = done.parked if done.parked is not None and self._before_cut([done.parked]) else None
@@ -46,8 +41,7 @@ class Recovery(Flow):
             stage.parked.append(ticket)
             stage.parked.sort(key=lambda t: t.blocks[0].lo)
             waiting.append(parked)
-        if rest:
-            stage.inbox.put_back(rest)
+        stage.inbox.put_back(rest)
         last = stage.index + 1 == len(self.stages)
         self._forward(stage, done.outs if last else self._before_cut(done.outs), now)
         if tags:

@@ -78,10 +78,10 @@ class Stage:
         self.hold_until = self.throttled_until = NEVER
         self.busy_slots = self.zombies = 0
         self.touched = True
-        kind = plan.spec.kind
-        self.one_credit = kind in ("flat_map", "sink", "consume")
+        self.one_credit = plan.spec.kind in ("flat_map", "sink", "consume")
         # A death may cost one call, and the outcomes of these are not published before the last.
-        self.one_call = kind in ("flat_map", "map_batches") and plan.spec.on == "process" and not plan.spec.idempotent
+        several = plan.spec.kind in ("flat_map", "map_batches")
+        self.one_call = several and plan.spec.on == "process" and not plan.spec.idempotent
         self._sized = (0, 0)
         self.meter = StageMeter(now, expands=plan.spec.kind == "flat_map")
         self.sort_steps()
