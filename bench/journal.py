@@ -17,7 +17,7 @@ from headway.run.worker import Recipe
 from measure import Table, interleave, median
 
 ROWS = [("2024-01-01", n, 12.5, "a short text") for n in range(1000)]
-BLOCKS, TARGET = 20, 4.0
+BLOCKS, TARGET = 20, 3.0
 
 
 def same(row: Any) -> Any:

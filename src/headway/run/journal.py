@@ -205,11 +205,12 @@ class Writer:
         turn, members = _TURNS.get(recipe.kind), recipe.kind == "map_batches"
         pack, dropped = Pack("result"), _quick(DROP)
         quick: Callable[[Any], bytes] = _quick
+        last = _ENDS + CALLS
 
         def write(data: bytes, state: int, sign: int = 1) -> None:
             start, slot = self._end, self._slot
             end = start + len(data)
-            if end > SIZE or slot == _ENDS + CALLS:
+            if end > SIZE or slot == last:
                 # No room: the job ends here, and its answer takes this outcome along before the cursor moves.
                 self._cell.cut()
                 return
@@ -234,17 +235,29 @@ class Writer:
             write(_quick(portable(raised(error))), state, -1)
 
         def call(*values: Any) -> Any:
+            # `packed` and `write` in one piece: two calls less for each row.
             times[_BEGAN] = clock()
             words[_STATE] = state = words[_STATE] + 1
             try:
                 result = fn(*values)
                 if turn is not None:
                     result = turn(result)
-                data = packed(result)
+                try:
+                    data = dropped if result is DROP else quick(result)
+                except BaseException:
+                    data = packed(result)
             except BaseException as error:
                 failed(error, state)
                 raise
-            write(data, state)
+            start, slot = self._end, self._slot
+            end = start + len(data)
+            if end > SIZE or slot == last:
+                self._cell.cut()
+                return result
+            memory[start:end] = data
+            words[slot] = end
+            self._end, self._slot = end, slot + 1
+            words[_STATE] = state + 1
             return result
 
         async def call_async(*values: Any) -> Any:
