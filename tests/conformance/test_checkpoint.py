@@ -106,9 +106,11 @@ def state_of(path: Path) -> dict[str, Any]:
 def test_a_run_that_failed_goes_on_where_it_stopped_and_a_finished_one_does_nothing(tmp_path, mode, kind):
     path, sink = tmp_path / "ck.json", kind()
     make = lambda bad: Pipeline(range(100), mode=mode).map(fails_at(bad)).to(sink)
-    with pytest.raises(StageError, match="no 60"):
+    with pytest.raises(StageError, match="no 60") as failed:
         make(60).run(checkpoint=path, job="j")
     assert state_of(path)["watermark"] == 60
+    assert "begun here; at least once, kept in" in str(failed.value.report)
+    assert "run it again to go on" in str(failed.value.report)
     report = make(None).run(checkpoint=path, job="j")
     assert sink.rows == list(range(100))
     assert (report.items.read, report.items.written, report.complete) == (40, 40, True)

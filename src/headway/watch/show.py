@@ -63,10 +63,11 @@ def of_job(data: Mapping[str, Any]) -> list[str]:
     name, written = f"job {job['name']!r}", f"{job['written_before']:,} written"
     if job["already_finished"]:
         return [f"{name} was finished before, with {written}: there was nothing to do"]
+    again = "; run it again to go on" if data["state"] in ("drained", "cancelled", "failed") else ""
     if job["resumed_at"] is None:
-        return [f"{name}: begun here; {job['effect']}, kept in {job['kept_in']}"]
+        return [f"{name}: begun here; {job['effect']}, kept in {job['kept_in']}{again}"]
     more = f", and without {job['skipped']:,} items behind it that were done" if job["skipped"] else ""
-    return [f"{name}: went on at row {job['resumed_at']:,}{more}, with {written} before"]
+    return [f"{name}: went on at row {job['resumed_at']:,}{more}, with {written} before{again}"]
 
 
 def speed(data: Mapping[str, Any]) -> str:
