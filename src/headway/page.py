@@ -18,6 +18,9 @@ class Page(Protocol):
     def set_aside(self, failure: Failure) -> None:
         """An item became a dead letter."""
 
+    def tell_letter(self, letter: dict[str, Any]) -> None:
+        """The same of what is no item of the run itself: seq, stage, attempts, error, message and value, as text."""
+
     def begin(self) -> None:
         """The run begins: serve it."""
 

@@ -55,7 +55,7 @@ class Run(Generic[T]):
         self._crash: BaseException | None = None
         self._checkpoint = Checkpoint()
         self._letters = Letters(how.dead_letters)
-        self._page: Page | None = None
+        self.page: Page | None = None
         self._shows: list[Any] = []
         self._recorder = Recorder(how.trace, name, perf_counter()) if how.trace else None
         self.shown: Callable[[Report], Report] = lambda report: report
@@ -70,9 +70,9 @@ class Run(Generic[T]):
         rows = open_rows(self._source)
         self._checkpoint = self._how.make_checkpoint(self._plan, rows, self._name, self._letters, self._close_files)
         notes: list[Any] = [self._recorder] if self._recorder is not None else []
-        self._page = self._how.make_page(self, rows, self._close_files)
-        if self._page is not None:
-            notes.append(self._page.notes)
+        self.page = self._how.make_page(self, rows, self._close_files)
+        if self.page is not None:
+            notes.append(self.page.notes)
         made = RecordingDriver if notes else Driver
         self._driver = made(
             self._plan, rows, outlet=outlet, set_aside=self._set_aside, size=self._size,
@@ -84,8 +84,8 @@ class Run(Generic[T]):
         return self._driver
 
     def _set_aside(self, failure: Failure) -> str | None:
-        if self._page is not None:
-            self._page.set_aside(failure)
+        if self.page is not None:
+            self.page.set_aside(failure)
         return self._letters.take(failure)
 
     def start_thread(self, outlet: Any) -> Self:
@@ -129,8 +129,8 @@ class Run(Generic[T]):
                 await asyncio.to_thread(self._end_showing)
 
     def _begin_showing(self) -> None:
-        if self._page is not None:
-            self._shows.append(self._page)
+        if self.page is not None:
+            self._shows.append(self.page)
         if self._how.progress:
             self._shows.append(Progress(self._how.progress, lambda: self.snapshot().figures(), self._how.total))
         for show in self._shows:

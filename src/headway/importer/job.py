@@ -23,7 +23,7 @@ from headway.importer.identity import fields_of, identity
 from headway.importer.infer import infer
 from headway.importer.limits import RejectLimit
 from headway.importer.lookup_process import RANGES_UNDER_WAY, LookupProcess
-from headway.importer.options import ImportOptions
+from headway.importer.options import ImportOptions, workers_of
 from headway.importer.parse import Looked, ParseJob, open_parser, parse_range
 from headway.importer.preview import NoTarget, Preview, describe, try_sample
 from headway.importer.report import in_rows
@@ -85,7 +85,7 @@ class ImportJob:
         stopping: Callable[[ImportJob, int], None] = lambda _job, _lines: None,
     ) -> None:
         self.sources, self.address = Sources.parse(source, format), Address.parse(str(target))
-        self.workers = _workers(workers)
+        self.workers = workers_of(workers)
         self.limit = RejectLimit.parse(max_rejects)
         self._schema = SchemaDeclaration(schema, column)
         self._process, self._rejects = process, Path(rejects) if rejects is not None else None
@@ -301,6 +301,8 @@ class ImportJob:
     def _moved(self, writer: ImportWriter) -> None:
         self.counts, self.stopped = writer.counts, writer.stopped
         self.bytes_done = writer.ranges.bytes_before(writer.position.file) + writer.position.byte
+        if self._told is not None:
+            self._told.rejected(writer.taken)
         self._advance(self)
 
     def _settle(self, writer: ImportWriter, before: Counts, report: Report | None) -> None:
@@ -385,15 +387,3 @@ def _claim(target: Target, books: Bookkeeping, binding: Binding, fingerprint: st
     except BaseException:
         target.rollback()
         raise
-
-
-def _workers(given: int | str) -> int:
-    if given == "auto":
-        return len(os.sched_getaffinity(0))
-    try:
-        workers = int(given)
-    except ValueError:
-        workers = 0
-    if workers < 1:
-        raise PlanError(f"--workers {given}: give a number of processes from 1, or auto")
-    return workers

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
+
+from headway.errors import PlanError
 
 
 class ImportOptions(TypedDict, total=False):
@@ -32,3 +35,16 @@ class ImportOptions(TypedDict, total=False):
     accept_changed: bool
     dry_run: bool
     ui: bool | str
+
+
+def workers_of(given: int | str) -> int:
+    """The number of worker processes; "auto": one for each processor. Raises PlanError for what is no number."""
+    if given == "auto":
+        return len(os.sched_getaffinity(0))
+    try:
+        workers = int(given)
+    except ValueError:
+        workers = 0
+    if workers < 1:
+        raise PlanError(f"--workers {given}: give a number of processes from 1, or auto")
+    return workers

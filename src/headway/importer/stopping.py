@@ -6,10 +6,11 @@ What does not belong here: what a stop means; the run decides that.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from headway.importer.bookkeeping import RejectRecord
 from headway.pipeline import Pipeline
 from headway.run.driver import Mode
 from headway.run.stop import SignalStops, Terminated
@@ -31,6 +32,16 @@ class Told:
     shown: Callable[[Report], Report]
     ui: bool | str = False
     run: Run[Any] | None = None
+
+    def rejected(self, records: Iterable[RejectRecord]) -> None:
+        """Show rows that were set aside on the page of the run, if it has one."""
+        if self.run is None or self.run.page is None:
+            return
+        for found in records:
+            self.run.page.tell_letter({
+                "seq": found.seq, "stage": found.stage, "attempts": 1, "error": found.reason,
+                "message": f"line {found.line}: {found.message}", "value": found.raw,
+            })  # fmt: skip
 
 
 def run_until_stopped(pipeline: Pipeline[Any], told: Told) -> Report:

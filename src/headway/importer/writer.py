@@ -64,6 +64,8 @@ class ImportWriter:
         self.firsts: dict[str, tuple[int, str]] = {}
         """line and message of the first of each reason"""
         self.set_aside = 0
+        self.taken: list[RejectRecord] = []
+        """rows that the last commit set aside"""
         """rows that got as far as the writer and were rejected or left out there"""
         self.stopped: Stopped | None = None
         self._target, self._tables, self._books, self._limit = target, tables, books, limit
@@ -167,6 +169,7 @@ class ImportWriter:
         self.position, self.counts = position, counts
         self._begun()
         self.set_aside += skipped + sum(1 for reject in taken if reject.stage == "write")
+        self.taken = taken
         for reject in taken:
             self.reasons[reject.reason] += 1
             self.firsts.setdefault(reject.reason, (reject.line, reject.message))

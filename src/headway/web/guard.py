@@ -89,7 +89,10 @@ class Guard:
         site = headers.get("sec-fetch-site", "same-origin")
         if (origin is not None and origin != f"http://{headers['host']}") or site not in ("same-origin", "none"):
             return error(403, "requests that change something are taken from the page itself only")
-        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        if (
+            scope["method"] == "POST"
+            and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json"
+        ):
             return error(415, "send the body as application/json")
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit() or int(length[:20]) > MOST_BODY:

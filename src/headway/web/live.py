@@ -16,6 +16,8 @@ from headway.web.feed import Feed
 from headway.web.shown import MOST_SPANS, Refused, detail, memory_bytes, told_dead, told_live
 
 LOOK_S = 0.25
+MOST_LETTERS = 1_000
+"""Between two looks; all are counted, and all are where dead letters go."""
 STATES = {"drained": "done"}
 
 
@@ -38,9 +40,13 @@ class LiveRun:
 
     def set_aside(self, failure: Failure) -> None:
         """An item became a dead letter; shown at the next look."""
+        self.tell_letter(told_dead(failure))
+
+    def tell_letter(self, letter: dict[str, Any]) -> None:
+        """Show one at the next look; of very many at once the first ones."""
         with self._lock:
-            if len(self._dead) < 1000:
-                self._dead.append(told_dead(failure))
+            if len(self._dead) < MOST_LETTERS:
+                self._dead.append(letter)
 
     def end(self) -> None:
         """The run is over."""

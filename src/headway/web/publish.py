@@ -47,6 +47,10 @@ class LivePage:
         """An item became a dead letter."""
         self._live.set_aside(failure)
 
+    def tell_letter(self, letter: dict[str, Any]) -> None:
+        """The same of what is no item of the run itself."""
+        self._live.tell_letter(letter)
+
     def begin(self) -> None:
         """Serve it and say where."""
         from headway.web.runtime import Entry, enter

@@ -37,6 +37,7 @@ TIMELINE = _record(
     slots=_list(_record(stage={"type": "string"}, slot={"type": "integer"}, spans=_list({"type": "array"}))),
 )
 TIMELINE["properties"]["from"] = {"type": "number"}
+EVENT = _record(id={"type": "string"}, event={"enum": ["snapshot", "timeline", "dead", "end"]}, data={"type": "string"})
 SETTINGS = {"$ref": "#/components/schemas/Simulation"}
 PRESET = _record(
     name={"type": "string"}, title={"type": "string"}, text={"type": "string"}, settings=SETTINGS,
@@ -77,7 +78,7 @@ def schema() -> dict[str, Any]:
     """The description."""
     run, mine = "/api/runs/{id}", (ID,)
     events = _path(
-        "events as they come: snapshot, timeline, dead, end", _answer({"type": "string"}, "text/event-stream"), 404, 409,
+        "events as they come: snapshot, timeline, dead, end; data is JSON", _answer(EVENT, "text/event-stream"), 404, 409,
         parameters=(ID, LAST),
     )  # fmt: skip
     events["get"]["responses"]["204"] = {"description": "everything was seen, and the run has ended"}
