@@ -5,6 +5,7 @@ A run is started that goes on for as long as it is looked at; Chromium is driven
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 import tempfile
@@ -52,9 +53,9 @@ def write(_row: dict[str, Any]) -> None:
     time.sleep(0.001)
 
 
-def pipeline() -> Pipeline[Any]:
+def pipeline(source: Any = rows) -> Pipeline[Any]:
     """Three stages with a clear bottleneck."""
-    declared = Pipeline(rows, name="transactions", on_error="dead_letter")
+    declared = Pipeline(source, name="transactions", on_error="dead_letter")
     return declared.map(parse).map(enrich, workers=3)
 
 
@@ -110,7 +111,7 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as left, chromium() as browser:
         trace, report = Path(left, "run.trace"), Path(left, "run.json")
-        finished = pipeline().to(write).start(trace=str(trace))
+        pipeline(itertools.islice(rows(), 1500)).to(write).run(trace=str(trace)).to_json(report)
         said = StringIO()
         with redirect_stderr(said):
             live = pipeline().to(write).start(ui=True, dead_letters=[].append)
@@ -120,8 +121,6 @@ def main(folder: Path) -> None:
                 take(page, url, folder / f"run{name}.png")
         with opened(browser, calm=True) as page:
             take(page, url, folder / "item.png", before=follow)
-        finished.drain()
-        finished.wait().to_json(report)
         with opened(browser, calm=True) as page:
             take(page, url, folder / "what-if.png", before=what_if)
         server, empty = Server([RecordedRun(report)], True), Server([], True)

@@ -14,7 +14,7 @@ FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 )  # fmt: skip
-PATIENCE_MS = 20_000
+PATIENCE_MS = 40_000
 WIDE, NARROW = (1280, 900), (390, 844)
 
 

@@ -154,6 +154,7 @@ def test_a_drain_is_asked_for_twice_and_finishes_what_was_read(live, page):
 def test_a_cancel_ends_the_run_and_the_page_says_so(live, page):
     live.standing()
     page.goto(live.url)
+    page.wait_for_function("() => window.Plotly")
     page.get_by_role("button", name="Cancel", exact=True).click()
     page.get_by_role("dialog").get_by_role("button", name="Cancel the run").click()
     live.held.open.set()
@@ -162,6 +163,14 @@ def test_a_cancel_ends_the_run_and_the_page_says_so(live, page):
     for name in ("Drain", "Cancel"):
         expect(page.get_by_role("button", name=name, exact=True)).to_be_hidden()
     expect(page.get_by_role("button", name="Apply")).to_be_disabled()
+    expect(page.get_by_role("slider", name="enrich")).to_be_disabled()
+    expect(page.get_by_role("link", name="Export HTML")).to_be_hidden()
+    page.get_by_label("Follow item").fill("12")  # what was seen can still be looked at
+    page.keyboard.press("Enter")
+    expect(page.locator(".life h3")).to_have_text("Item 12")
+    expect(page.locator(".life tbody th")).not_to_have_count(0)
+    page.locator("[data-chart=rate]").scroll_into_view_if_needed()
+    expect(page.locator("[data-chart=rate] .annotation-text").first).to_have_text("fill")
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ let library = null;
 function plotly() {
   library ??= new Promise((resolve, reject) => {
     const loaded = () => { delete document.createElement; resolve(window.Plotly); };
-    const missing = () => { delete document.createElement; reject(new Error("plotly is not installed: pip install 'headway[ui]'")); };
+    const missing = () => { delete document.createElement; reject(new Error("The curves cannot be drawn: /plotly.min.js did not load.")); };
     const script = h("script", { src: "/plotly.min.js", on: { load: loaded, error: missing } });
     // Its map parts write a style sheet into the page as they load, which the content policy refuses, aloud: let it write into nothing.
     document.createElement = (name, ...more) => Document.prototype.createElement.call(document, name === "style" ? "template" : name, ...more);
@@ -31,15 +31,37 @@ const CHARTS = [
     lines: () => [["p50", latency("p50")], ["p90", latency("p90")], ["p99", latency("p99")]] },
   { key: "depth", title: "Queue depth", unit: "rows", now: (p) => deepest(p, "depth", count),
     lines: (p) => Object.keys(p.queues).map((name) => [name, (q) => q.queues[name]?.depth ?? null]) },
-  { key: "age", title: "Queue age", unit: "s", now: (p) => deepest(p, "age", seconds),
+  { key: "age", title: "Queue age", unit: "s", most: true, now: (p) => deepest(p, "age", seconds),
     lines: (p) => Object.keys(p.queues).map((name) => [name, (q) => q.queues[name]?.age ?? null]) },
-  { key: "held", title: "Held for order", unit: "rows", now: (p) => count(p.held), lines: () => [["held", (p) => p.held]] },
+  { key: "held", title: "Held for order", unit: "rows", most: true, now: (p) => count(p.held), lines: () => [["held", (p) => p.held]] },
   { key: "memory", title: "Memory", unit: "MiB", now: (p) => bytes(p.memory), lines: () => [["memory", (p) => (p.memory === null ? null : p.memory / 2 ** 20)]] },
 ];
 
 function deepest(point, key, format) {
   const most = Object.entries(point.queues).sort((a, b) => b[1][key] - a[1][key])[0];
   return most ? `most in front of ${most[0]}: ${format(most[1][key])}` : "–";
+}
+
+const MOST_POINTS = 120;
+
+/** The history in parts of equal time that stay where they are: a curve with a point for every pixel is noise. */
+function shared(history) {
+  const seen = last(history).t - history[0].t;
+  const wide = [0.25, 0.5, 1, 2].find((each) => seen / each <= MOST_POINTS) ?? seen / MOST_POINTS;
+  const parts = new Map();
+  for (const point of history) {
+    const at = Math.floor(point.t / wide);
+    if (!parts.has(at)) parts.set(at, []);
+    parts.get(at).push(point);
+  }
+  return [...parts.values()];
+}
+
+/** One value for a part: its mean, or its highest where that is what matters. */
+function told(values, most) {
+  const there = values.filter((value) => value !== null);
+  if (!there.length) return null;
+  return most ? Math.max(...there) : there.reduce((sum, value) => sum + value, 0) / there.length;
 }
 
 export class Charts {
@@ -62,6 +84,7 @@ export class Charts {
     this.observer = new IntersectionObserver(([entry]) => { this.seen = entry.isIntersecting; if (this.seen) this.update(true); }, { rootMargin: "120px" });
     this.observer.observe(this.element);
     this.unlisten = onTheme(() => this.update(true));
+    if (model.run.live) requestIdleCallback(() => plotly().catch(() => {})); // the page's server ends with the run
   }
 
   close() {
@@ -88,20 +111,21 @@ export class Charts {
   #draw(Plotly) {
     const { history } = this.model;
     const p = palette();
-    const x = history.map((point) => point.t);
+    const parts = shared(history);
+    const x = parts.map((part) => part.at(-1).t);
     const inks = [p.busy, p.muted, p.second, p.edge, p.ink, p.overhead];
     for (const chart of CHARTS) {
       const lines = chart.lines(last(history)).map(([name, value], i) => ({
-        x, y: history.map(value), name, mode: "lines", hovertemplate: `%{y:,.4~g} ${chart.unit}`, connectgaps: false,
+        x, y: parts.map((part) => told(part.map(value), chart.most)), name, mode: "lines", hovertemplate: `%{y:,.4~g} ${chart.unit}`, connectgaps: false,
         line: { color: inks[i % inks.length], width: i ? 1.5 : 2, dash: DASHES[i % DASHES.length] },
       }));
       const layout = {
         margin: { l: 44, r: 6, t: 6, b: 22 }, height: 150, paper_bgcolor: "transparent", plot_bgcolor: "transparent", hovermode: "x unified",
-        font: { family: p.font, size: 11, color: p.muted }, showlegend: lines.length > 1,
+        font: { family: p.font, size: 11, color: p.muted }, showlegend: lines.length > 1, uirevision: chart.key,
         legend: { orientation: "h", x: 1, xanchor: "right", y: 1.02, yanchor: "bottom", font: { size: 10 }, bgcolor: "transparent" },
         hoverlabel: { bgcolor: p.panel, bordercolor: p.edge, font: { color: p.ink } },
-        xaxis: { gridcolor: p.line, zeroline: false, ticksuffix: " s", nticks: 6, fixedrange: true },
-        yaxis: { gridcolor: p.line, zerolinecolor: p.line, rangemode: "tozero", nticks: 5, fixedrange: true, tickformat: "~s" },
+        xaxis: { gridcolor: p.line, zeroline: false, ticksuffix: " s", nticks: 6, fixedrange: true, range: [since(history), last(history).t] },
+        yaxis: { gridcolor: p.line, zerolinecolor: p.line, rangemode: "tozero", nticks: 5, fixedrange: true, tickformat: "~s", ticksuffix: chart.unit === "s" ? "s" : "" },
         ...phases(this.model, p),
       };
       if (lines.length > 1) layout.margin.t = 24;
@@ -110,12 +134,15 @@ export class Charts {
   }
 }
 
-/** Where steady began and draining began, as lines with their names. */
+/** Where the axis begins: at the start of the run, if that was seen. */
+const since = (history) => (history[0].t < 2 ? 0 : history[0].t);
+
+/** Where filling, steady and draining began, as lines with their names. */
 function phases(model, p) {
   const { snapshot, history } = model;
-  const [from, to] = [history[0].t, last(history).t];
-  const marks = [[snapshot.fill, "steady"]];
-  if (model.ended && snapshot.drain > 0) marks.push([snapshot.elapsed - snapshot.drain, "drain"]);
+  const [from, to] = [since(history), last(history).t];
+  const marks = [[0, "fill"], [snapshot.fill, "steady"]];
+  if (snapshot.drain > 0) marks.push([snapshot.elapsed - snapshot.drain, "drain"]);
   const seen = marks.filter(([t]) => t !== null && t >= from && t <= to);
   return {
     shapes: seen.map(([t]) => ({ type: "line", x0: t, x1: t, yref: "paper", y0: 0, y1: 1, line: { color: p.edge, width: 1, dash: "dot" } })),

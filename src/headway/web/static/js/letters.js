@@ -54,6 +54,7 @@ export class Controls {
     const live = !this.model.ended && this.model.limits.controls;
     show(this.buttons.drain, live);
     show(this.buttons.cancel, live);
+    if (this.export) show(this.export, this.model.reachable);
     this.buttons.drain.disabled = this.model.run.state === "draining";
   }
 

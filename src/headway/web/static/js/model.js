@@ -26,6 +26,9 @@ export class Model {
 
   get ended() { return !["running", "draining"].includes(this.run.state); }
 
+  /** Whether the server can still be asked about it: the page of a live run ends with the run. */
+  get reachable() { return !this.local && !(this.ended && this.run.source === "live"); }
+
   #take(snapshot) {
     if (!snapshot) return;
     this.snapshot = snapshot;

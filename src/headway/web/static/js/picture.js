@@ -24,11 +24,14 @@ export class Picture {
     const gates = (snapshot.reorder ?? []).map((gate) => gate.before);
     const shape = JSON.stringify([names, gates]);
     if (shape !== this.shape) { this.shape = shape; this.#build(snapshot, plan, gates); }
+    if (this.flow.scrollWidth > this.flow.clientWidth + 4) this.flow.tabIndex = 0; // to be scrolled by keyboard
+    else this.flow.removeAttribute("tabindex");
     this.#source(snapshot);
     for (const stage of snapshot.stages) this.#stage(this.stages.get(stage.name), stage, snapshot.bottleneck);
-    for (const queue of snapshot.queues ?? []) this.#queue(this.queues.get(queue.into), queue);
-    for (const gate of snapshot.reorder ?? []) this.#gate(this.gates.get(gate.before), gate, snapshot.state === "running");
-    this.#window(snapshot);
+    const over = snapshot.state !== "running" && snapshot.state !== "draining";
+    for (const queue of snapshot.queues ?? []) this.#queue(this.queues.get(queue.into), queue, over);
+    for (const gate of snapshot.reorder ?? []) this.#gate(this.gates.get(gate.before), gate, !over);
+    this.#window(snapshot, over);
     const { because, todo } = snapshot.bottleneck ?? {};
     const said = told.includes(because);
     say(this.verdict, [said ? null : because, todo && `Next: ${todo}`].filter(Boolean).map(sentence).join(" "));
@@ -103,15 +106,16 @@ export class Picture {
     say(card.bad, bad.join(" · "));
   }
 
-  #queue(link, queue) {
+  /** What is in a queue; of a run that is over what was in it on average. */
+  #queue(link, queue, over) {
     if (!link) return;
-    const now = depth(queue);
+    const now = over ? queue.depth : depth(queue);
     const share = queue.capacity ? now / queue.capacity : 0;
     width(link.fill, share);
     link.fill.classList.toggle("full", share >= 0.95);
-    say(link.depth, queue.capacity ? `${count(now)} of ${count(queue.capacity)}` : `${count(now)} queued`);
+    say(link.depth, `${over ? "mean " : ""}${over && now < 10 ? now.toFixed(1) : count(now)}${queue.capacity ? ` of ${count(queue.capacity)}` : " queued"}`);
     link.root.title = `mean ${count(queue.depth)}, most ${count(queue.max_depth)}, ${bytes(queue.bytes)}`;
-    say(link.age, queue.age > 0 ? `${seconds(queue.age)} old` : "");
+    say(link.age, over ? `at most ${count(queue.max_depth)}` : queue.age > 0 ? `${seconds(queue.age)} old` : "");
   }
 
   #gate(gate, { held, awaiting, awaiting_age: age, awaiting_where: where, peak_held: peak }, running) {
@@ -121,14 +125,15 @@ export class Picture {
     say(gate.awaits, awaiting === null || awaiting === undefined ? "" : `awaits ${item(awaiting)} for ${seconds(age)}${where ? `, in ${where.replace(/, attempt 1$/, "")}` : ""}`);
   }
 
-  #window(snapshot) {
+  #window(snapshot, over) {
     const gate = (snapshot.reorder ?? []).find((one) => one.window);
     const size = gate?.window ?? snapshot.model?.window;
     show(this.window, size);
     if (!size) return;
     const used = gate?.window_used ?? 0;
     width(this.window.querySelector(".fill"), used / size);
-    say(this.window.lastChild, `window: ${count(used)} of ${plural(size, "row")} between source and sink`);
+    show(this.window.firstChild, !over);
+    say(this.window.lastChild, over ? `window of ${plural(size, "row")} between source and sink` : `window: ${count(used)} of ${plural(size, "row")} between source and sink`);
   }
 }
 

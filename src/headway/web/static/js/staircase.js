@@ -7,7 +7,7 @@ import { Timeline } from "./timeline.js";
 const AXIS = 22;
 const ZOOM = 1.5;
 const LEAST_SECONDS = 1e-4;
-const DENSE = 5; // pixels a span, below which shares are drawn
+const DENSE = 5; // pixels a span; with less for any row shares are drawn, for all of them
 const BUCKET = 4;
 const STACK = ["busy", "overhead", "blocked", "starved"];
 
@@ -184,7 +184,9 @@ export class Staircase {
     c.beginPath();
     c.rect(this.gutter, 0, wide - this.gutter, high);
     c.clip();
-    rows.forEach((row, i) => this.#row(c, p, row, i));
+    const seen = rows.map((row) => Timeline.visible(row, this.start, this.end));
+    const dense = seen.some(([first, end]) => end - first > (wide - this.gutter) / DENSE);
+    rows.forEach((row, i) => this.#row(c, p, row, i, seen[i], dense));
     this.#followed(c, p, rows);
     if (this.playhead !== null) {
       c.fillStyle = p.ink;
@@ -209,11 +211,10 @@ export class Staircase {
     }
   }
 
-  #row(c, p, row, i) {
-    const [first, end] = Timeline.visible(row, this.start, this.end);
+  #row(c, p, row, i, [first, end], dense) {
     const y = i * this.rowHeight + 2;
     const tall = this.rowHeight - 4;
-    if (end - first > (this.wide - this.gutter) / DENSE) {
+    if (dense) {
       this.#shares(c, row, first, end, y, tall);
       return;
     }

@@ -79,7 +79,7 @@ export class Stairs {
   async follow(seq) {
     this.item.value = seq;
     let steps = this.model.timeline.life(seq);
-    if (!this.model.local) {
+    if (this.model.reachable) {
       try {
         const told = (await get(`${address(this.model.run.id)}/items/${seq}`)).steps;
         if (told.length) steps = told; // exact, where a span here may stand for a block with gaps
@@ -93,19 +93,14 @@ export class Stairs {
   }
 
   #say(seq, text, steps = []) {
-    let before = null;
-    const rows = steps.map(({ stage, slot, state, from, to }) => {
-      const waited = before === null ? "" : seconds(Math.max(0, from - before));
-      before = to;
-      return h("tr", {}, h("th", { scope: "row" }, slot === null ? stage : `${stage} ${slot}`), h("td", {}, state), h("td", { class: "num" }, moment(from)),
-        h("td", { class: "num" }, seconds(to - from)), h("td", { class: "num" }, waited === "0 s" ? "" : waited));
-    });
+    const rows = steps.map(({ stage, slot, state, from, to }) => h("tr", {}, h("th", { scope: "row" }, slot === null ? stage : `${stage} ${slot}`),
+      h("td", {}, state), h("td", { class: "num" }, moment(from)), h("td", { class: "num" }, seconds(to - from))));
     const all = steps.length ? `${seconds(steps.at(-1).to - steps[0].from)} from first to last` : text;
     this.life.replaceChildren(
       h("div", { class: "row" }, h("h3", {}, `Item ${count(seq)}`), h("span", { class: "quiet" }, all), h("span", { class: "grow" }),
         h("button", { type: "button", on: { click: () => this.unfollow() } }, "Stop following")),
       steps.length ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["slot", "state"].map((t) => h("th", { scope: "col" }, t)),
-        ["from", "took", "waited before"].map((t) => h("th", { scope: "col", class: "num" }, t)))), h("tbody", {}, rows))) : "");
+        ["from", "took"].map((t) => h("th", { scope: "col", class: "num" }, t)))), h("tbody", {}, rows))) : "");
     show(this.life, true);
   }
 }

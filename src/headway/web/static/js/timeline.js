@@ -71,7 +71,7 @@ export class Timeline {
     return span && span[0] <= t + slack ? span : null;
   }
 
-  /** The calls of item `seq`, in order of time, as recorded here. */
+  /** The calls of item `seq`, in order of time, as recorded here, and its waits between them. */
   life(seq) {
     const steps = [];
     for (const { stage, slot, spans } of this.rows) {
@@ -79,7 +79,11 @@ export class Timeline {
         if (first !== null && first !== undefined && first <= seq && seq <= (last ?? first)) steps.push({ stage, slot, state, from, to });
       }
     }
-    return steps.sort((a, b) => a.from - b.from || a.to - b.to);
+    steps.sort((a, b) => a.from - b.from || a.to - b.to);
+    return steps.flatMap((step, i) => {
+      const before = steps[i - 1]?.to ?? step.from;
+      return step.from > before ? [{ stage: step.stage, slot: null, state: "waits", from: before, to: step.from }, step] : [step];
+    });
   }
 }
 

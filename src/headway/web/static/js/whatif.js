@@ -47,6 +47,10 @@ export class WhatIf {
     }
     this.#buttons();
     this.#compare();
+    if (!this.begun && this.model.reachable && measured(snapshot)) {
+      this.begun = true;
+      this.ask();
+    }
   }
 
   #build(snapshot) {
@@ -58,7 +62,7 @@ export class WhatIf {
     this.knobs.replaceChildren(...cards, this.#knob("\0queue", "Queue in front of each stage", 0, ROOMS.length - 1, 0),
       this.#knob("\0window", "Window", 0, ROOMS.length - 1, 0));
     for (const key of this.sliders.keys()) this.#label(key);
-    this.ask();
+    say(this.range, "Too little is measured for a prediction yet.");
   }
 
   /** Why the workers of a stage cannot be another number, if so. */
@@ -106,7 +110,11 @@ export class WhatIf {
     const live = !this.model.ended && this.model.limits.controls;
     this.apply.disabled = !live || !this.changed || this.busy;
     this.reset.disabled = !this.changed && !this.rooms;
-    say(this.note, !live ? (this.model.ended ? "The run has ended: this is what another one would do." : "This run takes no orders from here.")
+    const { reachable, ended } = this.model;
+    for (const { input, fixed } of this.sliders.values()) input.disabled = fixed !== null || !reachable;
+    say(this.note, !reachable ? "The run has ended, and what computed this with it. Its report, opened with headway ui, can still be asked."
+      : ended ? "The run has ended: this is what another one would do."
+      : !live ? "This run takes no orders from here."
       : this.rooms ? "Apply changes workers; queue and window are set when a run starts." : "");
   }
 
@@ -124,18 +132,8 @@ export class WhatIf {
       say(this.range, `${gain}between ${rate(guess.low, "")} and ${rate(guess.high)}`);
       say(this.next, paced(guess, this.changed || this.rooms));
     } catch (error) {
-      if (asked === this.asked && !this.#early(error)) this.#fail(error);
+      if (asked === this.asked) this.#fail(error);
     }
-  }
-
-  /** Too little was measured yet: ask again as the run goes on. */
-  #early(error) {
-    if (error.status !== 409 || this.model.ended) return false;
-    say(this.big, "–");
-    say(this.range, error.message);
-    say(this.next, "");
-    setTimeout(() => { if (!this.model.ended) this.ask(); }, 1500);
-    return true;
   }
 
   #fail(error) {
@@ -196,6 +194,9 @@ export class WhatIf {
     say(text, `predicted ${rate(told.rate, "")} (${rate(told.low, "")} to ${rate(told.high)}); ${real === null ? "measuring" : `measured ${rate(real)}: ${hit}`}; before ${rate(told.before)}`);
   }
 }
+
+/** Whether anything can be said of what other settings would give. */
+const measured = ({ rate: now, stages }) => now > 0 && stages.some((stage) => stage.capacity);
 
 /** What holds the rate back, now and with other settings. */
 function paced({ bottleneck, next_bottleneck: next }, other) {
