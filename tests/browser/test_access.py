@@ -128,6 +128,17 @@ def test_the_keyboard_reaches_every_control_in_the_order_of_the_page(live, page)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_what_the_pointer_is_over_can_still_be_read(serve, browser, dark):
+    with opened(browser, dark=dark, calm=True) as page:
+        page.goto(serve() + "#/try")
+        expect(page.locator(".side .scene")).to_have_count(2)
+        for name in ("The four-stage staircase", "The silent reorder, step by step", "Play", "Compare off"):
+            page.get_by_role("button", name=name).hover()
+            assert page.evaluate(AUDIT) == [], name
+
+
+@pytest.mark.slow
 def test_with_reduced_motion_nothing_glides(serve, browser):
     with opened(browser, calm=True) as page:
         page.goto(serve() + "#/try")

@@ -144,9 +144,15 @@ function phases(model, p) {
   const marks = [[0, "fill"], [snapshot.fill, "steady"]];
   if (snapshot.drain > 0) marks.push([snapshot.elapsed - snapshot.drain, "drain"]);
   const seen = marks.filter(([t]) => t !== null && t >= from && t <= to);
+  const names = [];
+  for (const [t, text] of seen) {
+    const near = names.at(-1);
+    if (near && t - near[0] < 0.15 * (to - from)) near[1] += `, ${text}`;
+    else names.push([t, text]);
+  }
   return {
     shapes: seen.map(([t]) => ({ type: "line", x0: t, x1: t, yref: "paper", y0: 0, y1: 1, line: { color: p.edge, width: 1, dash: "dot" } })),
-    annotations: seen.map(([t, text]) => ({ x: t, y: 0, yref: "paper", text, showarrow: false, xanchor: "left", yanchor: "bottom", font: { size: 10, color: p.muted } })),
+    annotations: names.map(([t, text]) => ({ x: t, y: 0, yref: "paper", text, showarrow: false, xanchor: t > from + 0.8 * (to - from) ? "right" : "left", yanchor: "bottom", font: { size: 10, color: p.muted } })),
   };
 }
 
