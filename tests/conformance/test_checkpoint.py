@@ -24,6 +24,7 @@ from headway import (
 )
 from headway.run import commits, inline
 from support.importing import query
+from support.workers import reached
 
 MODES = ("inline", "concurrent")
 
@@ -464,6 +465,60 @@ def test_commits_come_while_the_run_goes_on_and_speak_of_what_the_sink_has(monke
         assert len(sizes) > 3
         assert [state["watermark"] for state in sink.states] == sizes
         assert sink.states[-1] == {"watermark": 3000, "done": [], "written": 3000, "finished": True}
+
+
+def test_a_sink_that_always_has_the_next_job_in_hand_is_committed_all_the_same(monkeypatch):
+    monkeypatch.setattr(commits, "COMMIT_S", 0.0)
+    sink, enough = Told(), threading.Event()
+
+    def rows() -> Any:
+        for row in range(1_000_000):
+            if enough.is_set():
+                return
+            yield row
+
+    def write(items: Any) -> None:
+        assert reached(lambda: enough.is_set() or run.driver.engine.stages[-1].inbox.queued)
+        sink.rows += items
+
+    def commit(state: dict[str, Any]) -> None:
+        sink.states.append(state)
+        if len(sink.states) == 5:
+            enough.set()
+
+    sink.write, sink.commit = write, commit  # type: ignore[method-assign]
+    with Pipeline(rows).to(sink).open() as run:
+        run.wait()
+    assert len(sink.rows) < 1_000_000, "five commits came before the end"
+
+
+def test_what_a_sink_takes_after_a_cancel_is_not_committed_and_comes_again():
+    table: list[int] = []
+    states: list[dict[str, Any] | None] = [None]
+    cancelled: list[bool] = []
+
+    class Late(Told):
+        def load(self, job: str) -> dict[str, Any] | None:
+            return states[-1]
+
+        def write(self, items: Any) -> None:
+            if 30 in items and not cancelled:
+                cancelled.append(True)
+                run.cancel()
+                reached(lambda: run.driver.engine.finished)
+            super().write(items)
+
+        def commit(self, state: dict[str, Any]) -> None:
+            table.extend(self.rows)
+            states.append(state)
+            self.rows = []
+
+    late = Pipeline(range(50), window=10).to(Late())
+    with late.open(job="j") as run:
+        assert run.wait().state == "cancelled"
+    with Pipeline(range(50), window=10).to(Late()).open(job="j") as run:
+        run.wait()
+    assert table == list(range(50))
 
 
 def test_the_command_has_the_same_options(tmp_path):
