@@ -156,61 +156,55 @@ class Line:
 
     def _pump(self, last: LineStage) -> None:
         """Start what may run in `last` and before it, as far as something has changed there; end when nothing is left."""
-        at, touched = last, True
+        at, touched, now = last, True, self.now
         while touched or at.touched:
-            while (
-                at.queued and (slot := at.idle[0] if at.idle else at.credited()) is not None and self._start(at, slot)
-            ):
-                pass
+            if at.queued:
+                self._start(at)
             touched = at.touched
             if touched:
                 at.touched = False
-                at.note(self.now)
+                at.note(now)
             if at.before is None:
                 self._changed = True
                 break
             at = at.before
         if self._ended:
             if self._out == self._next:
-                self._times.stopped_at = self.now
+                self._times.stopped_at = now
         elif self._changed:
             self._changed = False
             self._want, state = self._wanted()
             if state != self._state:
                 self._state = state
-                self._times.source.idle(1, state, self.now)
+                self._times.source.idle(1, state, now)
 
-    def _start(self, stage: LineStage, slot: LineSlot) -> bool:
-        """Dispatch one block of `stage` to `slot`, if there is room for what comes of it."""
-        now, behind, size = self.now, stage.behind, stage.real.target
-        if behind is not None:
-            room = behind.real.capacity - behind.queued - behind.in_hand + behind.many - len(behind.idle)
-            if behind.gate is None:
-                room -= stage.in_hand
-            if room <= 0:
-                return False
-            size = min(size, room)
-        if size > 1:
-            size = min(size, -(-stage.queued // stage.many), stage.most)
-        ticket = LineTicket(slot, stage.take(size), size, now)
-        stage.touched = True
-        if not slot.tickets:
-            slot.mark = now
-            if stage.many == 1:
-                stage.idle.pop()
+    def _start(self, stage: LineStage) -> None:
+        """Dispatch blocks of `stage` as long as a slot has a credit and there is room for what comes of it."""
+        now, behind, idle, many, room = self.now, stage.behind, stage.idle, stage.many, BLOCK
+        while stage.queued and (slot := idle[0] if idle else stage.credited()) is not None:
+            if behind is not None:
+                room = behind.real.capacity - behind.queued - behind.in_hand + behind.many - len(behind.idle)
+                if behind.gate is None:
+                    room -= stage.in_hand
+                if room <= 0:
+                    return
+            size = stage.real.target
+            if size > 1:
+                size = min(size, room, -(-stage.queued // many), stage.most)
+            ticket = LineTicket(slot, stage.take(size), size, now)
+            stage.touched = True
+            stage.in_hand += size
+            if size > 1 and many > 1:
+                self._blocks += 1
+            if slot.tickets:
+                slot.queue.append(ticket)
+                if slot.running is None:
+                    self._begin(stage, slot, slot.queue.popleft())
             else:
-                stage.idle.remove(slot)
-        slot.tickets.append(ticket)
-        stage.in_hand += size
-        if size > 1 and stage.many > 1:
-            self._blocks += 1
-        if slot.running is None and not slot.queue:
-            self._begin(stage, slot, ticket)
-        else:
-            slot.queue.append(ticket)
-            if slot.running is None:
-                self._begin(stage, slot, slot.queue.popleft())
-        return True
+                slot.mark = now
+                del idle[0]
+                self._begin(stage, slot, ticket)
+            slot.tickets.append(ticket)
 
     def _begin(self, stage: LineStage, slot: LineSlot, ticket: LineTicket) -> None:
         """The worker of `slot` takes up `ticket`: when its calls end."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from headway.core.gate import Gate
 from headway.core.plan import BLOCK
-from headway.core.stage import BLOCK_S, CREDITS, Stage
+from headway.core.stage import BLOCK_S, CREDIT_S, CREDITS, Stage
 from headway.sim.service import Constant, Draw
 
 LOOK = 64
@@ -136,11 +136,12 @@ class LineStage:
             each = seconds if calls == 1 else seconds / calls
             self.calls[each] = self.calls.get(each, 0) + 1
             meter.items_in += calls
-        if real.target == 1 and (meter.timed < 16 or meter.recent_busy / meter.recent_calls >= BLOCK_S):
-            return False  # nor would `size_up` change it
-        if real.target == BLOCK and self.busy_s == 0.0:
+        mean, target = meter.recent_busy / (meter.recent_calls or 1.0), real.target
+        if meter.timed < 16 or (mean == 0.0 and target == BLOCK and real.one_credit):
             return False
-        target, credits = real.target, real.credits
+        if real.credits == 1 and mean * target >= CREDIT_S and (int(BLOCK_S / mean) or 1) == target:
+            return False  # nor would `size_up` change it
+        credits = real.credits
         real.size_up()
         return real.target != target or real.credits != credits
 
