@@ -8,7 +8,7 @@ from typing import Any
 from headway.core.plan import Plan
 from headway.errors import PlanError
 from headway.sim.service import Service
-from headway.sim.whatif import measured_service, modelled_run, selectivity
+from headway.sim.whatif import handover_s, measured_service, modelled_run, selectivity
 from headway.watch.report import Report, make_report
 
 Services = Mapping[str, Service] | Report
@@ -19,10 +19,11 @@ def simulate(plan: Plan, service: Services, items: Any, seed: int) -> Report:
     if not isinstance(items, int) or isinstance(items, bool) or items < 1:
         raise PlanError(f"items must be a whole number from 1, not {items!r}")
     gives: dict[str, float] = {}
+    handover: dict[str, float] = {}
     if isinstance(service, Report):
         figures = service.figures()
         gives = {name: share for name, share in selectivity(figures).items() if share > 0}
-        service = measured_service(figures)
+        service, handover = measured_service(figures), handover_s(figures)
     given: Mapping[str, Any] = service
     names = [stage.spec.name for stage in plan.stages]
     for name, times in given.items():
@@ -32,7 +33,7 @@ def simulate(plan: Plan, service: Services, items: Any, seed: int) -> Report:
             raise PlanError(
                 f"stage {name!r}: a time is 0 or more seconds, or a function of (random, value), not {times!r}"
             )
-    run = modelled_run(plan, items, service, gives, seed)
+    run = modelled_run(plan, items, service, gives, seed, handover=handover)
     report = make_report(run.engine, plan.spec.name, run.now)
     report.calls = run.log
     return report

@@ -61,6 +61,7 @@ def test_a_line_is_what_the_engine_does(first: int) -> None:
         times: dict[str, Any] = {
             "seed": seed, "source_s": rng.choice([0.0, 0.0, 0.0, 1e-3]), "think_s": rng.choice([0.0, 0.0, 0.0, 2e-3])
         }  # fmt: skip
+        times["handover"] = {"s0": rng.choice([0.0, 0.0, 3e-4])}
         run = VirtualRun(plan, range(rows), service, modelled={}, **times).run()
         line = Line(plan, rows, service, **times).run()
         assert line.log == run.log, seed

@@ -228,3 +228,19 @@ def test_a_report_is_written_and_read_again(tmp_path):
     assert again.to_dict() == report.to_dict()
     assert str(again) == str(report)
     assert again.what_if({"middle": 2}).rate == pytest.approx(1 / 1.5)
+
+
+@pytest.mark.parametrize("ask", [4, 8])
+def test_a_prediction_knows_that_handing_over_costs_as_much_for_many_items_as_for_one(ask: int) -> None:
+    # A wait of a millisecond before and behind one of ten: while they wait for it they are given single items.
+    times, costs = {"a": 0.001, "b": 0.010, "c": 0.001}, dict.fromkeys("abc", 0.0015)
+
+    def run(workers: int) -> Report:
+        stages = [StageSpec("map", same, name, workers=workers if name == "b" else 1) for name in times]
+        plan = make_plan(PipelineSpec("p", (*stages, StageSpec("consume", None, "output"))))
+        found = VirtualRun(plan, range(3000), times, handover=costs, modelled={}).run()
+        return make_report(found.engine, "p", found.now)
+
+    made, then = run(1).what_if({"b": ask}), run(ask).steady.rate
+    assert then is not None
+    assert made.rate == pytest.approx(then, rel=0.05)

@@ -49,6 +49,7 @@ def in_rows(report: Report, counts: Counts, at_write: int, notes: Sequence[str] 
     _scale(model, ("source_s",), each)
     for measured in model["stages"].values():
         _scale(measured, ("overhead_s", "cpu_s"), each)
+        measured.pop("blocks", None)  # rows are handed over in pieces of a fixed size: each pays its share
         measured["times"] = [(seconds * each, count) for seconds, count in measured["times"]]
     return Report(data)
 

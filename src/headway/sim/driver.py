@@ -56,8 +56,8 @@ class VirtualRun:
     """One run of `plan` over `rows` in virtual time.
 
     `service`: seconds of a call by stage name, a number or a function of (random, value); a stage
-    without one takes no time. `source_s` seconds pass before each row. `think_s` is what the consumer
-    takes for a value, `leave_after` when it leaves. ``outputs`` are the values that it took,
+    without one takes no time. `handover`: seconds, by stage name, until a block that was handed to a worker runs.
+    `source_s` seconds pass before each row. `think_s` is what the consumer takes for a value, `leave_after` when it leaves. ``outputs`` are the values that it took,
     ``dead`` what was set aside, ``log`` each completed call: (stage, slot, tag, started, stopped),
     ``emitted`` how many rows were through, by time, and ``states`` those of scans. A call that takes longer than its stage's limit is given up, as on a thread.
     With `modelled` no function is called and nothing is kept: stages give on what they get, or by name as
@@ -73,6 +73,7 @@ class VirtualRun:
         seed: int = 0,
         source_s: float = 0.0,
         think_s: float = 0.0,
+        handover: Mapping[str, float] | None = None,
         leave_after: int | None = None,
         on_event: Callable[[Engine], None] | None = None,
         modelled: Mapping[str, float] | None = None,
@@ -89,6 +90,7 @@ class VirtualRun:
         self.engine = Engine(plan, self, 0.0, measure=self._measure, random=self.rng.random)
         self._rows: Iterator[Any] = iter(rows)
         self._draws = draws(service or {})
+        self._handover = handover or {}
         self._source_s, self._think_s, self._leave_after = source_s, think_s, leave_after
         self._on_event = on_event
         self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -259,16 +261,17 @@ class VirtualRun:
 
     def _time(self, slot: Slot, job: Job) -> _Running:
         """When the calls of `job` end: up to the first that takes longer than it may."""
-        ends, at, timeout = [], self.now, slot.stage.spec.timeout
+        begun = self.now + self._handover.get(slot.stage.spec.name, 0.0)
+        ends, at, timeout = [], begun, slot.stage.spec.timeout
         for number, value in enumerate(job.values):
             stop = at + self._duration(slot, value)
             limit = min(at + timeout if timeout is not None else stop, stop if job.until is None else job.until)
             if limit < stop:
                 ends.append(max(at, limit))
-                return _Running(job, self.now, ends, late=number)
+                return _Running(job, begun, ends, late=number)
             at = stop
             ends.append(at)
-        return _Running(job, self.now, ends)
+        return _Running(job, begun, ends)
 
     def _run(self, slot: Slot, worker: _Worker, running: _Running, count: int, cell: Cell) -> Answer:
         """Make the first `count` calls of a job."""

@@ -52,7 +52,8 @@ class Line:
     """
 
     def __init__(
-        self, plan: Plan, rows: int, service: Mapping[str, Service], *, seed: int = 0, source_s: float = 0.0, think_s: float = 0.0
+        self, plan: Plan, rows: int, service: Mapping[str, Service], *, seed: int = 0, source_s: float = 0.0,
+        think_s: float = 0.0, handover: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip
         self.engine = engine = Engine(plan, _Nobody(), 0.0, measure=len)
         self.now = 0.0
@@ -70,6 +71,8 @@ class Line:
             LineStage(stage, Constant(think_s) if stage.spec.kind == "consume" else given.get(stage.spec.name))
             for stage in engine.stages
         ]
+        for stage in self._stages:
+            stage.handover = (handover or {}).get(stage.name, 0.0)
         for stage, behind in pairwise(self._stages):
             stage.behind, behind.before = behind, stage
         self._several = [stage for stage in self._stages if stage.many > 1]
@@ -209,7 +212,7 @@ class Line:
     def _begin(self, stage: LineStage, slot: LineSlot, ticket: LineTicket) -> None:
         """The worker of `slot` takes up `ticket`: when its calls end."""
         slot.running = ticket
-        at = ticket.started = self.now
+        at = ticket.started = self.now + stage.handover
         seconds = stage.seconds
         if ticket.count == 1:
             at += stage.draw(self.rng, ticket.blocks[0][0]) if seconds is None else seconds
@@ -239,7 +242,7 @@ class Line:
         started = max(started, mark)
         if mark == ticket.since and blocks[0][4] == mark:
             stage.meter.handed += count
-            stage.meter.handoff_s += started - mark
+            stage.meter.handoff_s += started - mark + now - now  # as the engine rounds it
         tickets = slot.tickets
         tickets.remove(ticket)
         if not tickets:

@@ -50,7 +50,7 @@ class LineStage:
     """A stage of the line, in front of it a queue and perhaps a gate. Sizes and instruments are those of the engine's own."""
 
     __slots__ = (
-        "before", "behind", "busy_s", "calls", "depth", "draw", "gate", "idle", "in_hand", "many", "meter", "most", "name", "queue",
+        "before", "behind", "busy_s", "calls", "depth", "draw", "gate", "handover", "idle", "in_hand", "many", "meter", "most", "name", "queue",
         "queued", "real", "seconds", "slots", "told", "touched",
     )  # fmt: skip
 
@@ -70,7 +70,7 @@ class LineStage:
         self.touched = True
         self.depth = self.told = 0
         self.calls: dict[float, int] = {}
-        self.busy_s = 0.0
+        self.busy_s = self.handover = 0.0
 
     def credited(self) -> LineSlot | None:
         """A slot with a credit left, where none is idle."""

@@ -21,10 +21,10 @@ MEASURED = (0.2, 0.85)
 
 def modelled_run(
     plan: Plan, rows: int, service: Mapping[str, Service], gives: Mapping[str, float], seed: int,
-    *, source_s: float = 0.0, think_s: float = 0.0,
+    *, source_s: float = 0.0, think_s: float = 0.0, handover: Mapping[str, float] | None = None,
 ) -> VirtualRun | Line:  # fmt: skip
     """A finished run of `plan` in which nothing is called: on the engine, or as a `Line` where that is the same."""
-    times: dict[str, Any] = {"seed": seed, "source_s": source_s, "think_s": think_s}
+    times: dict[str, Any] = {"seed": seed, "source_s": source_s, "think_s": think_s, "handover": handover}
     if plain(plan, gives):
         return Line(plan, rows, service, **times).run()
     return VirtualRun(plan, range(rows), service, modelled=gives, **times).run()
@@ -41,7 +41,7 @@ def simulated_rate(report: Mapping[str, Any], workers: Mapping[str, int], seed: 
     rows = min(MOST_ROWS, ROWS + 4 * held)
     run = modelled_run(
         plan, rows, measured_service(report), selectivity(report), seed,
-        source_s=source_s(report), think_s=consumer_s(report),
+        source_s=source_s(report), think_s=consumer_s(report), handover=handover_s(report),
     )  # fmt: skip
     low, high = (next(pair for pair in run.emitted if pair[0] >= share * rows) for share in MEASURED)
     return (high[0] - low[0]) / (high[1] - low[1]) if high[1] > low[1] else None
@@ -88,7 +88,7 @@ def _not_called(value: Any) -> Any:
 
 
 def measured_service(report: Mapping[str, Any]) -> dict[str, Draw]:
-    """What a call of each stage took: its time as recorded and, behind it, the way to its worker and back.
+    """What a call of each stage took, as recorded; with its share of handing over where blocks are not known.
 
     A call that is made several times for an item, as by `retry`, takes as many times as long here.
     """
@@ -97,10 +97,24 @@ def measured_service(report: Mapping[str, Any]) -> dict[str, Draw]:
         measured = report["model"]["stages"].get(stage["name"])
         if measured is None or not measured["calls"]:
             continue
-        mean = (stage["service"]["mean"] or 0.0) + measured["overhead_s"]
+        mean = (stage["service"]["mean"] or 0.0) + (0.0 if measured.get("blocks") else measured["overhead_s"])
         again = 1 + stage["retries"] / measured["calls"] if measured["calls"] else 1.0
         service[stage["name"]] = recorded(measured["times"], mean * again)
     return service
+
+
+def handover_s(report: Mapping[str, Any]) -> dict[str, float]:
+    """The way of a block to a worker of each stage and back. It is the same for one item and for many.
+
+    So a stage that was given single items while it waited for others can be given more when it is the one that is
+    waited for, and pays less for each.
+    """
+    known = {stage["name"]: report["model"]["stages"].get(stage["name"], {}) for stage in report["stages"]}
+    return {
+        name: measured["overhead_s"] * measured["calls"] / measured["blocks"]
+        for name, measured in known.items()
+        if measured.get("blocks")
+    }
 
 
 def selectivity(report: Mapping[str, Any]) -> dict[str, float]:

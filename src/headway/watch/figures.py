@@ -188,6 +188,7 @@ def _measured(stage: Stage) -> dict[str, Any]:
     hot = max(meter.keys.counts, key=meter.keys.counts.__getitem__, default=None) if meter.keys.counts else None
     return {
         "calls": calls,
+        "blocks": meter.service.count,
         "overhead_s": meter.spans["overhead"] / calls if calls else 0.0,
         "cpu_s": meter.cpu / calls if calls and stage.spec.on != "task" else None,
         "times": meter.service.pairs(),
