@@ -31,6 +31,10 @@ class TableRows(NamedTuple):
     sources: array[int]
 
 
+Taker = tuple[int, Callable[[tuple[Any, ...]], None], Callable[[int], None]]
+NO_TAKER: Taker = (-1, lambda _: None, lambda _: None)
+
+
 class Collector:
     """Takes the outputs of a range's records, in order. `default` is the table of a plain row."""
 
@@ -54,9 +58,13 @@ class Collector:
             self._default.add(record, output)
             return 1
         except BaseException:
-            for shaper in self._shapers.values():
-                shaper.forget(record)
+            self.forget(record)
             raise
+
+    def forget(self, record: int) -> None:
+        """Keep none of the rows of the last record."""
+        for shaper in self._shapers.values():
+            shaper.forget(record)
 
     def add_columns(self, sources: array[int], columns: Sequence[Sequence[Any]], table: str | None = None) -> None:
         """Take rows of a table, by default that of a plain row, as columns; `sources`: the record of each, ascending."""
@@ -76,17 +84,20 @@ class Collector:
             raise Unfit("unknown_table", f"{what}; there are {names}, for headway.rows(...)")
         return shaper
 
+    @property
+    def takers(self) -> Mapping[str, Taker]:
+        """For each table its number of columns, and what takes a row of the usual form and its record's number."""
+        return {
+            name: (shaper.width, shaper.rows.append, shaper.records.append) for name, shaper in self._shapers.items()
+        }
+
     def _add_rows(self, record: int, tables: Mapping[str, Any]) -> int:
         count = 0
         for name, given in tables.items():
             shaper = self._shapers.get(name)
             if shaper is None:
                 raise Unfit("unknown_table", f"there is no table {name!r}; there are {', '.join(self._shapers)}")
-            if type(given) is tuple and len(given) == shaper.width:  # the usual form, without another call
-                shaper.rows.append(given)
-                shaper.sources.append(record)
-                count += 1
-            elif type(given) is list and (not given or isinstance(given[0], (Mapping, tuple, list))):
+            if type(given) is list and (not given or isinstance(given[0], (Mapping, tuple, list))):
                 for row in given:
                     shaper.add(record, row)
                 count += len(given)
@@ -105,7 +116,7 @@ class Collector:
 
     def settle(self) -> None:
         """Convert and encode what was collected, while it is still near the processor, and let go of it."""
-        stored = {name: shaper.take(self._unfit) for name, shaper in self._shapers.items() if shaper.sources}
+        stored = {name: shaper.take(self._unfit) for name, shaper in self._shapers.items() if shaper.records}
         for name, (columns, sources) in stored.items():
             shaper = self._shapers[name]
             if self._unfit:
@@ -131,10 +142,10 @@ class Collector:
 class _Shaper:
     """One table's rows as tuples in column order."""
 
-    __slots__ = ("_codec", "_columns", "_get", "_names", "packed", "parts", "rows", "sources", "table", "width")
+    __slots__ = ("_codec", "_columns", "_get", "_names", "packed", "parts", "records", "rows", "table", "width")
 
     def __init__(self, table: Table, codec: Codec) -> None:
-        self.table, self.rows, self.sources = table, list[tuple[Any, ...]](), array("q")
+        self.table, self.rows, self.records = table, list[tuple[Any, ...]](), list[int]()
         self._columns: list[Sequence[Any]] | None = None
         self.parts, self.packed = list[Any](), array("q")
         self._codec, self._names, self.width = codec, table.names, len(table.names)
@@ -144,7 +155,7 @@ class _Shaper:
 
     def add(self, record: int, row: Any) -> None:
         self.rows.append(row if type(row) is tuple and len(row) == self.width else self._shape(row))
-        self.sources.append(record)
+        self.records.append(record)
 
     def add_columns(self, sources: array[int], columns: Sequence[Sequence[Any]]) -> None:
         """Take whole columns; of one range either these or rows."""
@@ -152,11 +163,11 @@ class _Shaper:
             self._columns = list(columns)
         else:
             self._columns = [[*old, *new] for old, new in zip(self._columns, columns, strict=True)]
-        self.sources.extend(sources)
+        self.records.extend(sources)
 
     def forget(self, record: int) -> None:
-        while self.sources and self.sources[-1] == record:
-            self.sources.pop()
+        while self.records and self.records[-1] == record:
+            self.records.pop()
             self.rows.pop()
 
     def _shape(self, row: Any) -> tuple[Any, ...]:
@@ -189,16 +200,18 @@ class _Shaper:
     def shown(self, until: int) -> Iterator[tuple[int, dict[str, Any]]]:
         """Give the rows of the records below `until`, by name."""
         rows = self.rows if self._columns is None else zip(*self._columns, strict=True)
-        for record, row in zip(self.sources, rows, strict=False):
+        for record, row in zip(self.records, rows, strict=False):
             if record < until:
                 yield record, dict(zip(self._names, row, strict=True))
 
     def take(self, unfit: dict[int, Unfit]) -> tuple[list[Any], array[int]]:
         """Give the columns as the target has them, and the record of each row; what was taken is forgotten here."""
-        columns, sources = self._columns, self.sources
+        columns, sources = self._columns, array("q", self.records)
         if columns is None:
             columns = list(zip(*self.rows, strict=True))
-        self._columns, self.rows, self.sources = None, [], array("q")
+        self._columns = None
+        self.rows.clear()  # the lists stay the same: `takers` hold on to them
+        self.records.clear()
         return self._store(columns, sources, unfit), sources
 
     def _store(self, given: Sequence[Sequence[Any]], sources: Sequence[int], unfit: dict[int, Unfit]) -> list[Any]:

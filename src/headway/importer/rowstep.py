@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from headway.core.block import DROP
 from headway.importer.batchfunction import offer
-from headway.importer.collect import Collector, TableRows, Unfit
-from headway.importer.rowfunction import Reject, RowFunction, prepare
+from headway.importer.collect import NO_TAKER, Collector, TableRows, Unfit
+from headway.importer.rowfunction import Reject, RowFunction, Rows, prepare
 from headway.importer.schema import Field, Schema
 from headway.io.columns import ColumnType, Int, Text
 from headway.io.row import row_type
@@ -174,11 +174,23 @@ class RowStep:
         filtered: array[int],
     ) -> None:
         row, add, settle = self._row, self._collector.add, self._collector.settle
+        takers = self._collector.takers
         for index, record in records:
             if not index & 1023:  # now and then, so that what is converted and encoded is still in a cache
                 settle()
             try:
                 output = call(row(record), *state)
+                if type(output) is Rows and output:
+                    # The usual form without another call: one tuple for each table.
+                    for name, given in output.items():
+                        width, take, note = takers.get(name, NO_TAKER)
+                        if type(given) is not tuple or len(given) != width:
+                            break
+                        take(given)
+                        note(index)
+                    else:
+                        continue
+                    self._collector.forget(index)
                 if output is DROP or (output is not None and not add(index, output)):
                     filtered.append(index)
                 elif output is None:

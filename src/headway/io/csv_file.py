@@ -6,9 +6,9 @@ What does not belong here: where it is cut (`csv_ends`), what a row means.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain, islice
 
 from headway.errors import InternalError, PlanError
 from headway.io.content import Content, refuse_binary
@@ -18,6 +18,9 @@ from headway.io.encoding import ESCAPED, Encoding, resolved, text_lines
 from headway.io.location import Location
 from headway.io.ranges import Found, Head, Range, Record
 from headway.io.text_file import HEAD_BYTES, LONGEST_RECORD, TextFile
+
+AT_ONCE = 128
+"""Records that are looked at together; where one of them is out of the ordinary each is looked at."""
 
 
 @dataclass(frozen=True)
@@ -76,33 +79,53 @@ class CsvFile(TextFile):
         found.lines = count = len(lines)
         undecoded = _undecoded(text, lines) if dirty else ()
         lines.append(SENTINEL)
-        width, layout, blanks = self.head.width, found.layout, found.blanks
         if span.first:
-            blanks.extend([0] * self.head.blanks)
-        index, until, shift = -1, 0, 0
+            found.blanks.extend([0] * self.head.blanks)
         alarms = iter((*undecoded, count))
+        return chain.from_iterable(self._parts(lines, count, alarms, span, found))
+
+    def _parts(
+        self, lines: list[str], count: int, alarms: Iterator[int], span: Range, found: Found
+    ) -> Iterator[Iterable[Record]]:
+        """Give the records, some at a time: those of one line each and of the right width need no look at each."""
+        width, layout = self.head.width, found.layout
+        index, until, shift = 0, 0, 0
         alarm = next(alarms)  # a record that reaches beyond this line is looked at
         reader = self.format.reader(lines)
-        for record in reader:
+        while some := list(islice(reader, AT_ONCE)):
             line, until = until, reader.line_num
-            if line == count:
-                break
-            if not record:
-                blanks.append(index + 1)
+            if until - line == len(some) and until <= alarm and {*map(len, some)} == {width}:
+                if line - index != shift:
+                    shift = line - index
+                    layout.starts(index, line)
+                yield zip(range(index, index + len(some)), some, strict=True)
+                index += len(some)
                 continue
-            index += 1
-            if line - index != shift:
-                shift = line - index
-                layout.starts(index, line)
-            if len(record) != width or until > alarm:
-                fault = self._fault(record, span, closed=until <= count)
-                while alarm < until <= count:
-                    alarm = next(alarms)
-                if fault is not None:
-                    found.faults[index] = fault
+            whole: list[Record] = []
+            again = self.format.reader(lines[line:until])
+            first, end = line, line
+            for record in again:
+                line, end = end, first + again.line_num
+                if line == count:
+                    break
+                if not record:
+                    found.blanks.append(index)
                     continue
-            yield index, record
-        found.records = index + 1
+                if line - index != shift:
+                    shift = line - index
+                    layout.starts(index, line)
+                fault = None
+                if len(record) != width or end > alarm:
+                    fault = self._fault(record, span, closed=end <= count)
+                    while alarm < end <= count:
+                        alarm = next(alarms)
+                if fault is None:
+                    whole.append((index, record))
+                else:
+                    found.faults[index] = fault
+                index += 1
+            yield whole
+        found.records = index
 
     def _fault(self, record: Sequence[str], span: Range, *, closed: bool) -> tuple[str, str] | None:
         width = self.head.width
