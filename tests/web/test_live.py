@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 
 import pytest
 
@@ -276,6 +277,36 @@ def test_a_place_that_is_none_is_refused_before_anything_begins(where):
 def test_a_port_that_is_taken_is_refused_with_its_reason(live):
     with pytest.raises(PlanError, match="in use"):
         Pipeline(range(3)).run(ui=f"127.0.0.1:{live.client.port}")
+
+
+@pytest.mark.parametrize("missing", ["uvicorn", "starlette", "msgspec"])
+def test_without_the_extra_the_message_says_what_to_install(monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, missing, None)
+    for pipeline in (Pipeline(range(3)), Pipeline(range(3)).with_mode("inline")):
+        with pytest.raises(PlanError, match=rf"the page needs {missing}.*pip install 'headway\[ui\]'"):
+            pipeline.run(ui=True)
+
+
+def test_a_run_that_cannot_be_listed_has_its_page_all_the_same(runtime, capfd, caplog):
+    runtime.mkdir(mode=0o755)
+    runtime.chmod(0o755)
+    seen = []
+    pipeline = Pipeline(range(1), name="alone")
+    pipeline.map(lambda _: seen.append(Client(address(capfd)).get("/api/runs").data["runs"][0]["name"])).run(ui=True)
+    assert seen == ["alone"]
+    assert "cannot find this run" in caplog.text
+
+
+def test_slots_come_and_go_with_the_workers(live):
+    with live.client.events(f"{live.path}/events") as events:
+        events.until("snapshot", warm)
+        assert live.client.post(f"{live.path}/scale", {"stage": "work", "workers": 2}).status == 200
+        live.held.open.set()
+        seen = events.until("end")
+    last = [data for _, name, data in seen if name == "timeline"][-1]
+    assert [slot["stage"] for slot in last["slots"]].count("work") <= 4
+    first = next(data for _, name, data in seen if name == "timeline")
+    assert {(slot["stage"], slot["slot"]) for slot in first["slots"]} >= {("tell", 0)}
 
 
 async def _arun(pipeline):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -13,7 +16,7 @@ from headway.cli.main import main
 from headway.web.recorded import RecordedRun
 from headway.web.runtime import Entry, enter, entries
 from headway.web.server import Server
-from web.client import Client, warm
+from web.client import PATIENCE_S, Client, warm
 
 CALLED = ("busy", "failed")
 
@@ -171,6 +174,20 @@ def test_the_command_says_what_is_wrong_with_a_file(tmp_path, capsys):
         main(["ui", str(tmp_path / "x.json")])
     assert exit_.value.code == 1
     assert "is not a report" in capsys.readouterr().err
+
+
+def test_the_command_serves_until_ctrl_c(recorded):
+    line = [sys.executable, "-m", "headway", "ui", "report.json", "trace.json"]
+    with subprocess.Popen(line, cwd=recorded, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            client = Client(process.stdout.readline().partition("page at ")[2].split()[0])
+            assert [run["id"] for run in client.get("/api/runs").data["runs"]] == ["report.json", "trace.json"]
+            process.send_signal(signal.SIGINT)
+            _, told = process.communicate(timeout=PATIENCE_S)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert told == "ended\n"
 
 
 def test_the_described_interface_has_every_path_that_is_served(serve):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import subprocess
@@ -40,6 +41,9 @@ def test_top_tells_every_live_run_in_a_line(live, command):
     for part in ("2 rejects", "work busy ", "blocked ", "starved ", "queue "):
         assert part in line
     assert command("top", "--once", live.id).out.startswith("<b>live</b>")
+    [told] = json.loads(command("top", "--json").out)
+    assert told["run"]["id"] == live.id
+    assert told["snapshot"]["items"]["dead"] == 2
     assert command("top", "--once", str(os.getpid())).out.startswith("<b>live</b>")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -22,7 +23,8 @@ LINE_S = 5.0
     "--every", type=click.FloatRange(min=0.1), default=0.5, show_default=True, help="Seconds between two looks."
 )
 @click.option("--once", is_flag=True, help="Look once and end.")
-def top_command(run: str | None, every: float, once: bool) -> int:
+@click.option("--json", "as_json", is_flag=True, help="Look once and print what was seen as JSON.")
+def top_command(run: str | None, every: float, once: bool, as_json: bool) -> int:
     """Show the live runs of yours on this machine, until they have ended or Ctrl-C.
 
     Those that were started with ui=True or --ui are seen. RUN is the id, the name or the process of one of them;
@@ -36,6 +38,11 @@ def top_command(run: str | None, every: float, once: bool) -> int:
         return 1
     glances: dict[str, Glance] = {}
     try:
+        if as_json:
+            click.echo(
+                json.dumps([found for entry in _wanted(run) if (found := detail_of(entry)) is not None], indent=2)
+            )
+            return 0
         if once:
             _tell(_look(run, glances))
             return 0

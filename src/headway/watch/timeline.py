@@ -76,6 +76,7 @@ class Timeline:
         self._out: dict[int, Call] = {}
         self._idle: dict[str, deque[tuple[float, str]]] = {}
         self.slots: dict[tuple[str, int], None] = {}
+        """The slots that are drawn also without a call: all that were seen, unless somebody knows better."""
 
     # ---- notes
 

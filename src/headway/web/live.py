@@ -67,6 +67,7 @@ class LiveRun:
             with self._lock:
                 dead, self._dead = self._dead, []
             self.feed.publish("snapshot", snapshot)
+            self.notes.slots = self._slots()
             self.feed.publish("timeline", self.notes.between(at, data["elapsed"], MOST_SPANS))
             at = data["elapsed"]
             for letter in dead:
@@ -78,6 +79,15 @@ class LiveRun:
                 await asyncio.sleep(LOOK_S / 5)
                 if self._over.is_set():
                     break
+
+    def _slots(self) -> dict[tuple[str, int], None]:
+        """The slots that there are; those that have gone are drawn while they have calls to show."""
+        return {
+            (stage.spec.name, slot.number): None
+            for stage in self._run.driver.engine.stages
+            if stage.spec.name not in self.notes.hidden
+            for slot in (*stage.slots, *stage.leaving)
+        }
 
     def _report(self) -> Report:
         return self._run.shown(self._run.snapshot())

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway.errors import Failure
+from headway.errors import Failure, HeadwayError
 from headway.web.server import Server, check_extra
 
 if TYPE_CHECKING:
@@ -58,9 +58,11 @@ class LivePage:
         self._live.begin()
         self._server.start()
         server = self._server
-        self._file = enter(
-            Entry(self._live.id, self._name, os.getpid(), server.host, server.port, server.token, time.time())
-        )
+        entry = Entry(self._live.id, self._name, os.getpid(), server.host, server.port, server.token, time.time())
+        try:
+            self._file = enter(entry)
+        except (OSError, HeadwayError) as error:  # it has its page all the same
+            log.warning("%s: `headway ui` and `headway top` cannot find this run: %s", self._name, error)
         print(f"{self._name}: page at {server.url}", file=sys.stderr, flush=True)  # noqa: T201 - who starts it wants to open it
         log.info("%s: page at %s", self._name, server.url)
 
