@@ -17,6 +17,7 @@ from playwright.sync_api import expect
 from browser.chrome import opened
 from browser.test_run import fact
 from headway.web.server import Server
+from web.client import Client
 
 ROWS, HELD = 100_000, 10_000
 NOTE = "x" * 400
@@ -74,6 +75,10 @@ def test_a_drain_from_the_page_ends_an_import_with_all_that_was_read(importing, 
     page.goto(url)
     expect(page.locator(".pill")).to_have_text("running")
     expect(page.locator(".stage")).not_to_have_count(0)
+    with Client(url).events(f"/api/runs/{Client(url).get('/api/runs').data['runs'][0]['id']}/events") as events:
+        queued = lambda data: data["snapshot"]["queues"][0]["now"] > 0
+        parse = events.until("snapshot", queued)[-1][2]["snapshot"]["queues"][0]
+    assert parse["now"] > 100  # rows, as its capacity is, and not ranges of rows
     page.get_by_role("button", name="Drain", exact=True).click()
     page.get_by_role("dialog").get_by_role("button", name="Drain").click()
     expect(page.locator(".pill")).to_have_text("draining")

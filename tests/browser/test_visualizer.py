@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
@@ -87,6 +89,11 @@ def test_every_preset_plays_and_steps(serve, browser):
             for side, result in zip("AB", computed, strict=True):
                 note = page.get_by_label(f"Setting {side}", exact=True).locator(".lane.out .name span").inner_text()
                 assert note.split()[0] == f"{len(result['out']):,}"
+                items = result["report"]["items"]
+                left = page.get_by_label(f"Setting {side}", exact=True).locator(".lane.left .name span").text_content()
+                assert int(left or 0) == items["read"] - items["written"] - items["dead"]
+                source = page.get_by_label(f"Setting {side}", exact=True).locator(".lane.source .name span")
+                expect(source).to_have_text(re.compile(f"^{items['read']} of"))
 
 
 @pytest.mark.slow

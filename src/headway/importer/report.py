@@ -41,7 +41,7 @@ def in_rows(report: Report, counts: Counts, at_write: int, notes: Sequence[str] 
     if data["bottleneck"]:
         _scale(data["bottleneck"], ("ceiling",), rows)
     for queue in data["queues"]:
-        _scale(queue, ("capacity", "depth", "max_depth"), rows, whole=True)
+        _scale(queue, ("capacity", "depth", "max_depth", "now"), rows, whole=True)
     for gate in data["reorder"]:
         _scale(gate, ("held", "peak_held", "window", "window_used", "awaiting"), rows, whole=True)
     data["notes"] = list(notes)

@@ -3,7 +3,7 @@
 import { Timeline } from "./timeline.js";
 
 const KEEP_SECONDS = 120;
-const RATE_SECONDS = 2;
+const RATE_SECONDS = 5;
 const MOST_DEAD = 500;
 
 export class Model {

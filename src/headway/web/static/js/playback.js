@@ -10,14 +10,14 @@ export class Playback {
     this.gateAt = (result.report.reorder ?? [])[0]?.before ?? null;
     this.out = [...result.out].sort((a, b) => a[0] - b[0]);
     this.outAt = new Map(this.out.map(([t, seq]) => [seq, t]));
-    this.dead = new Set(result.dead ?? (result.report.failures ?? []).map((failure) => failure.seq));
+    this.dead = new Set([...result.dead, ...result.report.failures.map((failure) => failure.seq)]);
     this.items = this.#calls(result.timeline.slots);
     this.depths = new Map(this.stages.map((name) => [name, result.queues.filter((q) => q[1] === name)]));
     this.moments = this.#moments();
     this.low = { t: 0, first: 0 };
   }
 
-  /** Items in order of their first call: `{seq, calls: [{stage, slot, from, to}]}`. */
+  /** All items that were read, in order of their first call: `{seq, calls: [{stage, slot, from, to}]}`. */
   #calls(slots) {
     const found = new Map();
     this.slots = slots.map(({ stage, slot, spans }) => ({ stage, slot, spans }));
@@ -30,12 +30,14 @@ export class Playback {
         }
       }
     }
+    for (let seq = 0; seq < this.result.report.items.read; seq += 1) if (!found.has(seq)) found.set(seq, { seq, calls: [] });
     const items = [...found.values()];
     for (const item of items) {
       item.calls.sort((a, b) => a.from - b.from);
-      item.to = Math.max(this.outAt.get(item.seq) ?? Infinity, item.calls.at(-1).to);
+      item.from = item.calls[0]?.from ?? Infinity;
+      item.to = Math.max(this.outAt.get(item.seq) ?? Infinity, item.calls.at(-1)?.to ?? Infinity);
     }
-    return items.sort((a, b) => a.calls[0].from - b.calls[0].from || a.seq - b.seq);
+    return items.sort((a, b) => (a.from === b.from ? a.seq - b.seq : a.from - b.from));
   }
 
   #moments() {
@@ -69,16 +71,17 @@ export class Playback {
     while (this.low.first < this.items.length && this.items[this.low.first].to <= t) this.low.first += 1;
     this.low.t = t;
     let i = this.low.first;
-    for (; i < this.items.length && this.items[i].calls[0].from <= t; i += 1) this.#place(this.items[i], t, seen, awaited);
-    const waits = this.depth(this.stages[0], t);
+    const over = t >= this.end;
+    for (; i < this.items.length && (over || this.items[i].from <= t); i += 1) this.#place(this.items[i], t, seen, awaited, over);
+    const waits = over ? 0 : this.depth(this.stages[0], t);
     for (const item of this.items.slice(i, i + waits)) seen.queues[this.stages[0]].push(item.seq);
     seen.read = i + waits;
     seen.out = this.out.slice(0, upTo(this.out, t)).map(([, seq]) => seq);
-    if (this.dead.size) seen.dead = this.items.filter(({ seq, calls }) => this.dead.has(seq) && calls.at(-1).to <= t).map(({ seq }) => seq);
+    if (this.dead.size) seen.dead = this.items.filter(({ seq, calls }) => this.dead.has(seq) && (over || calls.at(-1)?.to <= t)).map(({ seq }) => seq);
     return seen;
   }
 
-  #place({ seq, calls, to }, t, seen, awaited) {
+  #place({ seq, calls, to }, t, seen, awaited, over) {
     if (to <= t) return;
     const next = calls.find((call) => call.to > t);
     if (next && next.from <= t) {
@@ -88,8 +91,13 @@ export class Playback {
       else seen.queues[next.stage].push(seq);
     } else if (this.outAt.has(seq)) {
       if (this.outAt.get(seq) > t) seen.held.push(seq);
-    } else if (!this.dead.has(seq)) {
+    } else if (this.dead.has(seq)) {
+      return;
+    } else if (over) {
       seen.left.push(seq);
+    } else { // on its way into a call that the stop cut short
+      const after = this.stages[this.stages.indexOf(calls.at(-1).stage) + 1];
+      (seen.queues[after] ?? seen.held).push(seq);
     }
   }
 

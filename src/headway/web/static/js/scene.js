@@ -21,7 +21,7 @@ export class Scene {
       rows.push(this.#stage(name, settings.stages.find((stage) => stage.name === name), settings.unbounded));
     }
     if (playback.gateAt && !stages.includes(playback.gateAt)) rows.push(this.#lane("gate", "gate", "holds the row"));
-    rows.push(this.#lane("out", "out", "in the order of their coming"), this.#lane("dead", "dead letters", ""), this.#lane("left", "given up", ""));
+    rows.push(this.#lane("out", "out", "in the order of their coming"), this.#lane("dead", "dead", ""), this.#lane("left", "given up", ""));
     this.element = h("ol", { class: "scene" }, rows);
   }
 
