@@ -29,8 +29,9 @@ def test_a_dropped_connection_recovers_and_goes_on_after_what_was_seen(live, pag
         expect(page.locator("#link")).to_have_text("Connection lost, trying again")
         expect(page.locator("[data-fact=written]")).to_be_visible()  # what is known stays
         proxy.heads.clear()
-        live.held.open.set()
         proxy.mend()
+        expect(page.locator("#link")).to_have_text("live")
+        live.held.open.set()
         expect(page.locator(".pill")).to_have_text("done")
         again = [head for head in proxy.heads if b"/events" in head]
         assert again

@@ -51,9 +51,8 @@ export class Staircase {
 
   /** Seconds to begin with: about sixty calls of the busiest row, though at least two and at most ten seconds. */
   begin() {
-    const row = this.timeline.rows.reduce((a, b) => (b.spans.length > a.spans.length ? b : a));
-    const seen = row.spans.at(-1)[1] - row.spans[0][0];
-    this.span = Math.min(10, Math.max(2, (60 * 2 * seen) / row.spans.length));
+    const { spans } = this.timeline.rows.reduce((a, b) => (b.spans.length > a.spans.length ? b : a));
+    this.span = Math.min(10, Math.max(2, (60 * 2 * (spans.at(-1)[1] - spans[0][0])) / spans.length));
   }
 
   /** Show all there is. */

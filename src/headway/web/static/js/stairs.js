@@ -35,7 +35,7 @@ export class Stairs {
   close() { this.stairs.close(); }
 
   update() {
-    const some = this.model.timeline.rows.length > 0;
+    const some = this.model.timeline.rows.some((row) => row.spans.length > 0);
     show(this.stack, some);
     show(this.tools, some);
     show(this.tip, some);
