@@ -161,7 +161,7 @@ class Line:
         """Start what may run in `last` and before it, as far as something has changed there; end when nothing is left."""
         at, touched, now = last, True, self.now
         while touched or at.touched:
-            if at.queued:
+            if at.queued and (at.idle or at.real.credits > 1):
                 self._start(at)
             touched = at.touched
             if touched:
@@ -282,7 +282,7 @@ class Line:
     def _emit(self, blocks: list[Block]) -> None:
         """Rows are through: their permits return."""
         now, times, latency, unordered = self.now, self._times, self._latency, self._unordered
-        self._changed = True
+        self._changed = self._changed or self._state == "window_wait"
         for lo, hi, born, waited, _ in blocks:
             count = hi - lo
             self._out += count

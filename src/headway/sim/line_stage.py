@@ -51,13 +51,15 @@ class LineStage:
 
     __slots__ = (
         "before", "behind", "busy_s", "calls", "depth", "draw", "gate", "handover", "idle", "in_hand", "many", "meter", "most", "name", "queue",
-        "queued", "real", "seconds", "slots", "told", "touched",
+        "queued", "real", "seconds", "single", "slots", "told", "touched",
     )  # fmt: skip
 
     def __init__(self, stage: Stage, draw: Draw | None) -> None:
         self.real, self.meter, self.name = stage, stage.meter, stage.spec.name
         self.draw = draw = draw or Constant(0.0)
         self.seconds = draw.seconds if isinstance(draw, Constant) else None
+        # Calls that all last longer than a block should never share one, whatever was measured.
+        self.single = self.seconds is not None and self.seconds > 1.01 * BLOCK_S
         self.most = stage.spec.queue or BLOCK
         self.slots = [LineSlot(slot.number) for slot in stage.slots]
         self.many = len(self.slots)
@@ -126,6 +128,11 @@ class LineStage:
         """Count calls that took so long, as `StageMeter.block` does; whether the stage has another size now."""
         meter, real = self.meter, self.real
         self.busy_s += seconds
+        if self.single and calls == 1:
+            meter.timed += 1
+            meter.items_in += 1
+            self.calls[seconds] = self.calls.get(seconds, 0) + 1
+            return False
         if calls:
             meter.timed += calls
             if meter.recent_calls > 256:
