@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from headway import Pipeline, RateLimit
@@ -9,6 +11,7 @@ from headway.core.plan import make_plan
 from headway.core.spec import PipelineSpec, StageSpec
 from headway.gauges import Heavy, Level
 from headway.sim.driver import VirtualRun
+from headway.sim.service import recorded
 from headway.watch.ceilings import shared_ceilings
 from headway.watch.report import Report, make_report
 from headway.watch.verdict import judge
@@ -244,3 +247,24 @@ def test_a_prediction_knows_that_handing_over_costs_as_much_for_many_items_as_fo
     made, then = run(1).what_if({"b": ask}), run(ask).steady.rate
     assert then is not None
     assert made.rate == pytest.approx(then, rel=0.05)
+
+
+def test_a_prediction_for_more_writers_knows_what_handing_over_costs_them() -> None:
+    def run(workers: int, order: str) -> Report:
+        plan = make_plan(PipelineSpec("p", (StageSpec("sink", same, "write", workers=workers),), order=order))
+        found = VirtualRun(plan, range(2000), {"write": 0.005}, handover={"write": 0.0005}, modelled={}).run()
+        return make_report(found.engine, "p", found.now)
+
+    made, then = run(1, "input").what_if({"write": 4}), run(4, "none").steady.rate
+    assert made.rate == pytest.approx(then, rel=0.02)
+
+
+def test_times_are_drawn_so_that_a_short_simulation_has_the_mean_that_was_measured() -> None:
+    draw = recorded([(1.0, 95), (20.0, 5)], 3.9)
+    for seed in range(20):
+        rng = random.Random(seed)
+        drawn = [draw(rng, None) for _ in range(320)]
+        assert sum(drawn) / 320 == pytest.approx(
+            3.9, rel=0.11
+        )  # drawn one by one, it would be 12% off or more now and then
+        assert sorted(set(drawn)) == pytest.approx([2.0, 40.0])

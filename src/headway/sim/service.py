@@ -12,6 +12,8 @@ from typing import Any
 Draw = Callable[[random.Random, Any], float]
 Service = float | Draw
 
+STRATA = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Constant:
@@ -34,17 +36,37 @@ def uniform(low: float, high: float) -> Draw:
     return lambda rng, _value: rng.uniform(low, high)
 
 
+class Recorded:
+    """Times as recorded: `values` with the sums of how often each was seen up to there.
+
+    They are drawn in strata (Cochran, Sampling Techniques, chapter 5): of every 64 draws one is from each 64th of
+    them, in a shuffled order, so that a short simulation has the mean that was measured. A new generator begins anew.
+    """
+
+    def __init__(self, values: Sequence[float], sums: Sequence[int]) -> None:
+        self._values, self._sums = values, sums
+        self._rng: random.Random | None = None
+        self._order: list[int] = []
+
+    def __call__(self, rng: random.Random, _value: Any) -> float:
+        """The next one."""
+        if rng is not self._rng:
+            self._rng, self._order = rng, []
+        if not self._order:
+            self._order = list(range(STRATA))
+            rng.shuffle(self._order)
+        at = (self._order.pop() + rng.random()) / STRATA * self._sums[-1]
+        return self._values[min(bisect_right(self._sums, at), len(self._values) - 1)]
+
+
 def recorded(times: Sequence[Sequence[float]], mean: float) -> Draw:
     """As recorded: pairs (seconds, how often), scaled so that their mean is `mean`."""
-    counts = list(accumulate(count for _, count in times))
+    counts = list(accumulate(int(count) for _, count in times))
     total = sum(seconds * count for seconds, count in times)
-    if not counts or total <= 0:
+    if not counts or total <= 0 or len(counts) == 1:
         return Constant(mean)
-    factor, all_ = mean * counts[-1] / total, counts[-1]
-    values = [seconds * factor for seconds, _ in times]
-    if len(values) == 1:
-        return Constant(mean)
-    return lambda rng, _value: values[bisect_right(counts, rng.random() * all_)]
+    factor = mean * counts[-1] / total
+    return Recorded([seconds * factor for seconds, _ in times], counts)
 
 
 def draws(service: Mapping[str, Service]) -> dict[str, Draw]:

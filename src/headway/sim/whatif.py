@@ -57,7 +57,9 @@ def modelled_plan(model: Mapping[str, Any], workers: Mapping[str, int] | None = 
             steps.append(UnbatchSpec())
         else:
             steps.append(_stage(step, model["stages"].get(step["stage"], {}), (workers or {}).get(step["stage"])))
-    order = model["order"] if model["order"] != "key" else "none"
+    last = steps[-1]
+    several = isinstance(last, StageSpec) and last.workers > 1  # who asks for that gives up input order at the sink
+    order = "none" if several or model["order"] == "key" else model["order"]
     return make_plan(PipelineSpec("what-if", tuple(steps), order=order, window=model["window"], on_error="skip"))
 
 
