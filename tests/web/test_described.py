@@ -39,7 +39,19 @@ def attack(client, folder, names, *options):
     (folder / "schema.json").write_text(json.dumps(schema))
     line = [
         *(sys.executable, "-m", "schemathesis.cli", "run", "schema.json", "--url", client.origin),
-        *("--checks", CHECKS, "--seed", "1", "--workers", "1", "--generation-database", "none", "--no-shrink"),
+        *(
+            "--checks",
+            CHECKS,
+            "--seed",
+            "1",
+            "--workers",
+            "1",
+            "--generation-database",
+            "none",
+            "--no-shrink",
+            "--request-timeout",
+            "60",
+        ),
         *("--phases", "examples,coverage,fuzzing", "--max-time", str(SECONDS), *options),
     ]
     found = subprocess.run(

@@ -190,6 +190,7 @@ def test_a_name_that_is_none_of_the_server_s_is_refused(live, host):
         ("scale", b"[" * 100_000, 422),
         ("scale", {"stage": "work"}, 422),
         ("scale", {"stage": "work", "workers": 0}, 422),
+        ("scale", {"stage": "work", "workers": 257}, 422),
         ("scale", {"stage": "work", "workers": "2"}, 422),
         ("scale", {"stage": "work", "workers": True}, 422),
         ("scale", {"stage": "work", "workers": 2, "more": 1}, 422),

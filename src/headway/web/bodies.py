@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 
 from headway.web.shown import Refused
 
+MOST_WORKERS = 256
 MOST_ITEMS = 10_000
 MOST_CALLS = 60_000
 """Of one simulation: items times stages."""
@@ -21,10 +22,10 @@ Row = Annotated[int, Meta(ge=0, le=MOST_ITEMS)]
 
 
 class Scale(Struct, forbid_unknown_fields=True):
-    """Give a stage of a live run so many workers."""
+    """Give a stage of a live run so many workers. They begin at once, so no slip of a pointer makes thousands: `Run.scale` does."""
 
     stage: Name
-    workers: Workers
+    workers: Annotated[int, Meta(ge=1, le=MOST_WORKERS)]
 
 
 class WhatIf(Struct, forbid_unknown_fields=True):
@@ -41,7 +42,7 @@ class SimulatedStage(Struct, forbid_unknown_fields=True):
     name: Name
     time: Seconds = 0.0
     jitter: Literal["none", "exp", "heavy"] = "none"
-    workers: Annotated[int, Meta(ge=1, le=256)] = 1
+    workers: Annotated[int, Meta(ge=1, le=MOST_WORKERS)] = 1
     queue: Size | None = None
 
 
