@@ -35,9 +35,9 @@ def target(request: pytest.FixtureRequest, targets: Targets, tmp_path: Path) -> 
     return targets.fresh(request.param, tmp_path)
 
 
-MOST = {"acceptance": 8, "conformance": 70, "chaos": 4}
+MOST = {"acceptance": 16, "conformance": 160, "chaos": 4}
 """Most tests of a file in the fast suite, by folder; the others run in `make accept`."""
-MOST_OF = {"test_endings.py": 14, "test_torture.py": 120, "test_sources.py": 40, "test_fates.py": 40}
+MOST_OF = {"test_endings.py": 40, "test_torture.py": 200, "test_sources.py": 80, "test_fates.py": 80}
 """The same by file."""
 
 
