@@ -227,7 +227,11 @@ class App:
     async def _aside(self, call: Callable[[], T]) -> T:
         """Have it computed on another thread: streams go on meanwhile."""
         async with self._turn:
-            return await asyncio.to_thread(call)
+            try:
+                answer = asyncio.get_running_loop().run_in_executor(None, call)
+            except RuntimeError:  # threads cannot be had any more
+                raise Refused(409, "the run has ended and its page is closing") from None
+            return await answer
 
     # ---- the rest
 
