@@ -25,3 +25,16 @@ def test_under_faults_every_outcome_is_that_of_a_plain_loop_with_the_same_faults
 @pytest.mark.parametrize("seed", range(0, 3000, 101))
 def test_a_seed_with_faults_replays_bit_by_bit(seed: int) -> None:
     assert run_one(seed) == run_one(seed)
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(5193, id="late items of a blocked key"),
+        pytest.param(18456, id="an expansion paused in a block with gaps"),
+        pytest.param(19751, id="late items that block each other's key"),
+        pytest.param(22376, id="an open batch and the window full behind it"),
+    ],
+)
+def test_what_once_failed_holds(seed: int) -> None:
+    run_one(seed)

@@ -118,14 +118,11 @@ class Dispatching(Recovery):
 
     def _unwanted(self, stage: Stage, one: Block, *, late: bool) -> Raised | None:
         """Why this item may not be called any more, if so."""
-        key = stage.key_of[one.tags[0]] if stage.blocked_keys else None
-        if stage.blocked_keys and key in stage.blocked_keys:
+        if stage.blocked_keys and (key := stage.key_of[one.tags[0]]) in stage.blocked_keys:
             failed = PredecessorFailed(f"predecessor_failed: an earlier item of key {key!r} failed")
             return Raised(failed, f"PredecessorFailed: {failed}\n")
-        if late:
-            text = f"its deadline of {stage.spec.deadline} s passed before it was called"
-            return Raised(ItemTimeout(text, stage=stage.spec.name), f"ItemTimeout: {text}\n")
-        return None
+        text = f"its deadline of {stage.spec.deadline} s passed before it was called"
+        return Raised(ItemTimeout(text, stage=stage.spec.name), f"ItemTimeout: {text}\n") if late else None
 
     def _pass_by(self, stage: Stage, block: Block, why: Raised, now: float, taken: Sequence[Block] = ()) -> None:
         """The items of `block`, just taken from the queue, fail without a call. `taken`: before it, and to be called."""

@@ -193,7 +193,7 @@ class Engine(Scaling):
                                 pass
                         self._meter(stage, now)
                     behind, stage.touched = stage.touched, False
-                if not self._passed_by:
+                if not (self._passed_by or self._unstuck(now)):
                     break
                 everywhere = True  # what failed without a call may have set free what stages behind wait for
             state = "ended" if not self.reading else "reading" if self.wants() else "blocked"
@@ -226,6 +226,14 @@ class Engine(Scaling):
         whole = at == (self.rows,) and not (window.used or window.nbytes or window.children)
         if not (whole or self._cancelled or self._cut is not None):
             raise InternalError(f"the run ended at {at} of {self.rows} with {vars(window)} in flight")
+
+    def _unstuck(self, now: float) -> bool:
+        """Send an open batch before it is full where what is held behind it, for order, leaves no permit to fill it."""
+        if self.tickets or self._ended or self.window.room() > 0 or self.next_deadline() is not None:
+            return False
+        open_batches = [batcher for stage in self.stages for batcher in stage.batchers if not batcher.empty]
+        self._flush_batchers(now)
+        return any(batcher.empty for batcher in open_batches)
 
     def _flush_batchers(self, now: float) -> None:
         """Send the open batches behind which nothing more can come."""

@@ -187,19 +187,17 @@ class Recovery(Flow):
         stage, tickets = slot.stage, list(slot.tickets)
         slot.halted = stage.touched = True
         # Its last part may have come just before the death, and another ticket be in its hands since.
-        running = tickets[0] if tickets and (cursor is not None or answer is not None) else None
-        if running is not None and answer is not None and running.number != answer.ticket:
-            running = None
+        named = cursor is not None if answer is None else bool(tickets) and tickets[0].number == answer.ticket
+        running = tickets[0] if tickets and named else None
         for ticket in reversed(tickets):
             if ticket.twin is not None:
                 self._unhedge(ticket.twin, now)
                 continue
             del self.tickets[ticket.number]
-            if ticket is not running and ticket.resumed:  # its generator is gone with the worker
-                self._settle(ticket, Answer(0, 1, [], [], [(0, why)], started=now, stopped=now), now)
-                continue
             if ticket is not running:
-                self._settle(ticket, Answer(ticket.number, 0, started=now, stopped=now), now)
+                # The generator of one that was to go on is gone with the worker.
+                failed = [(0, why)] if ticket.resumed else []
+                self._settle(ticket, Answer(0, len(failed), failed=failed, started=now, stopped=now), now)
                 continue
             answer = answer or Answer(ticket.number, 0, started=now, stopped=now)
             if cursor is not None:
