@@ -167,5 +167,9 @@ def test_a_set_up_that_takes_too_long_in_a_thread_fails_the_run_and_leaves_the_t
 def test_a_set_up_that_holds_its_process_is_killed_with_it():
     with pytest.raises(StageError, match=r"setup_timeout=0\.2 s"):
         one_stage(
-            [1], uses, "process", setup=lambda: time.sleep(1000), setup_timeout=0.2
+            [1],
+            uses,
+            "process",
+            setup=lambda: time.sleep(1000),
+            setup_timeout=0.2,  # hangs: its limit is what is tried
         ).collect()  # hangs until it is killed

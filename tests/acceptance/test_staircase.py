@@ -44,7 +44,7 @@ def sleeps(units: float) -> Callable[[int], int]:
     def call(row: int) -> int:
         start = time.perf_counter()
         due = start + units * UNIT_S - getattr(mine, "late", 0.0)
-        time.sleep(max(0.0, due - start))
+        time.sleep(max(0.0, due - start))  # the service time: real time is what is measured
         mine.late = time.perf_counter() - due
         return row
 
@@ -57,7 +57,7 @@ def sleeps_async(units: float) -> Callable[[int], Awaitable[int]]:
     async def call(row: int) -> int:
         start = time.perf_counter()
         due = start + units * UNIT_S - (late.pop() if late else 0.0)
-        await asyncio.sleep(max(0.0, due - start))
+        await asyncio.sleep(max(0.0, due - start))  # the service time: real time is what is measured
         late.append(time.perf_counter() - due)
         return row
 

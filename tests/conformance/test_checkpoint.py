@@ -55,7 +55,7 @@ class TellingAsync(Told):
         super().open(resume)
 
     async def write(self, items: Any) -> None:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # a turn of the loop for the others
         super().write(items)
 
     async def commit(self, state: dict[str, Any]) -> None:

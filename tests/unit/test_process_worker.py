@@ -290,7 +290,10 @@ def test_a_generator_dies_with_its_worker_and_is_answered_once(idempotent):
 
 def test_a_set_up_that_takes_too_long_is_told_once_and_its_process_ended():
     with Hands(
-        lambda value, _: value, opens=False, setup=lambda: time.sleep(1000), setup_timeout=0.1
+        lambda value, _: value,
+        opens=False,
+        setup=lambda: time.sleep(1000),
+        setup_timeout=0.1,  # hangs: its limit is tried
     ) as hands:  # hangs until it is killed
         why = hands.heard.wait("broken")
         assert isinstance(why.error, TimeoutError)

@@ -14,7 +14,7 @@ from headway.web.recorded import RecordedRun
 from headway.web.server import Server
 from web.client import Client, warm
 
-pytest.importorskip("schemathesis")
+pytest.importorskip("schemathesis", reason="it makes the requests, and is only in the group test")
 
 CHECKS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,"

@@ -21,7 +21,7 @@ from pathlib import Path
 
 def book(row):
     while not Path(row["gate"]).exists():
-        time.sleep(0.01)
+        time.sleep(0.01)  # in a worker, which only the file tells that it may go on
     return {"n": int(row["n"])}
 """
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from headway.importer.bookkeeping import Counts
 from headway.watch.report import Report
+from headway.watch.verdict import judge
 
 
 def in_rows(report: Report, counts: Counts, at_write: int, notes: Sequence[str] = ()) -> Report:
@@ -38,8 +39,6 @@ def in_rows(report: Report, counts: Counts, at_write: int, notes: Sequence[str] 
         _scale(stage["service"], ("mean", "p50", "p99"), 1 / rows if rows else 0.0)
     _scale(data["steady"], ("rate",), rows)
     _scale(data, ("rate",), rows)
-    if data["bottleneck"]:
-        _scale(data["bottleneck"], ("ceiling",), rows)
     for queue in data["queues"]:
         _scale(queue, ("capacity", "depth", "max_depth", "now"), rows, whole=True)
     for gate in data["reorder"]:
@@ -51,6 +50,9 @@ def in_rows(report: Report, counts: Counts, at_write: int, notes: Sequence[str] 
         _scale(measured, ("overhead_s", "cpu_s"), each)
         measured.pop("blocks", None)  # rows are handed over in pieces of a fixed size: each pays its share
         measured["times"] = [(seconds * each, count) for seconds, count in measured["times"]]
+    if data["bottleneck"]:  # judged anew: its reasons tell times, which are a row's now
+        rate = data["steady"]["rate"] or data["rate"]
+        data["bottleneck"] = judge(data["stages"], data["source"], data["reorder"], model, rate)
     return Report(data)
 
 

@@ -124,7 +124,7 @@ class Checkpoint:
         if job.source != state["source"] and not job.accept_changed:
             raise CheckpointError(
                 f"job {job.name!r} {begun} with another source: {_told(state['source'])} then, {_told(job.source)} now. "
-                f"Nothing was done. accept_changed=True goes on with the source as it is now, at row {row}; a name of its "
+                f"Nothing was done. accept_changed=True (--accept-changed) goes on with the source as it is now, at row {row}; a name of its "
                 "own, job=NAME, runs it from its beginning"
             )
         if list(job.stages) != state["stages"]:

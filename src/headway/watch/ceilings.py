@@ -95,3 +95,8 @@ def told_s(seconds: float | None) -> str:
         if seconds * factor >= 0.9995:
             return f"{seconds * factor:.3g} {unit}"
     return f"{seconds * 1e6:.3g} µs"
+
+
+def told_rate(rate: float) -> str:
+    """Rows a second: whole from a thousand on, four digits below it."""
+    return f"{rate:,.0f}" if rate >= 1000 else f"{rate:,.4g}"

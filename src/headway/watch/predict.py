@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headway.watch.ceilings import Ceiling, shared_ceilings, slot_ceiling
+from headway.watch.ceilings import Ceiling, shared_ceilings, slot_ceiling, told_rate
 
 Simulator = Callable[[Mapping[str, Any], Mapping[str, int], int], float | None]
 """(the figures of a report, workers by stage, seed) -> rows a second in steady state; None where it cannot be built."""
@@ -36,7 +36,7 @@ class Prediction:
     because: str = ""
 
     def __str__(self) -> str:
-        return f"{self.rate:,.4g} rows/s ({self.low:,.4g} to {self.high:,.4g}); then {self.next_bottleneck}: {self.because}"
+        return f"{told_rate(self.rate)} rows/s ({told_rate(self.low)} to {told_rate(self.high)}); then {self.next_bottleneck}: {self.because}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Unreachable:
         return False
 
     def __str__(self) -> str:
-        return f"{self.target:,.4g} rows/s cannot be reached with more workers: {self.best:,.4g} at most, since {self.because}"
+        return f"{told_rate(self.target)} rows/s cannot be reached with more workers: {told_rate(self.best)} at most, since {self.because}"
 
 
 class Predictor:

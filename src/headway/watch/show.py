@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping
 from typing import Any
 
-from headway.watch.ceilings import told_s
+from headway.watch.ceilings import told_rate, told_s
 
 STATES = ("busy", "overhead", "blocked", "starved", "lane_wait", "throttled", "paused")
 COLOURS = {
@@ -37,7 +37,7 @@ def lines(data: Mapping[str, Any]) -> list[str]:
     neck = data["bottleneck"]
     if neck is not None:
         sure = "confirmed" if neck["confirmed"] else "not confirmed"
-        most = f"; at most {neck['ceiling']:,.4g} rows/s" if neck["ceiling"] is not None else ""
+        most = f"; at most {told_rate(neck['ceiling'])} rows/s" if neck["ceiling"] is not None else ""
         out += [f"  bottleneck: {neck['stage']} ({neck['verdict']}, {sure}): {neck['because']}{most}"]
     out += changes(data)
     out += table(data)
@@ -73,9 +73,9 @@ def of_job(data: Mapping[str, Any]) -> list[str]:
 def speed(data: Mapping[str, Any]) -> str:
     """The rate in words."""
     if data["steady"]["rate"] is not None:
-        return f"{data['steady']['rate']:,.4g} rows/s steady"
+        return f"{told_rate(data['steady']['rate'])} rows/s steady"
     if data["rate"] is not None:
-        return f"{data['rate']:,.4g} rows/s over all; the run was too short for a steady rate"
+        return f"{told_rate(data['rate'])} rows/s over all; the run was too short for a steady rate"
     return "no rate"
 
 
@@ -84,14 +84,14 @@ def sentence(data: Mapping[str, Any]) -> str:
     rate, neck = data["steady"]["rate"] or data["rate"], data["bottleneck"]
     if not rate or neck is None:
         return "nothing has come through yet" if data["state"] == "running" else f"{data['state']}: {speed(data)}"
-    most = f" of a possible {neck['ceiling']:,.4g}" if neck["ceiling"] is not None else ""
-    return f"{rate:,.4g} rows/s{most}: {neck['stage']} is the bottleneck ({neck['because']})"
+    most = f" of a possible {told_rate(neck['ceiling'])}" if neck["ceiling"] is not None else ""
+    return f"{told_rate(rate)} rows/s{most}: {neck['stage']} is the bottleneck ({neck['because']})"
 
 
 def changes(data: Mapping[str, Any]) -> list[str]:
     """The three changes worth making, each on a line."""
     told = [
-        f"{row['change']}: about {row['rate']:,.4g} rows/s ({row['gain']:+.0%}), then {row['next_bottleneck']}"
+        f"{row['change']}: about {told_rate(row['rate'])} rows/s ({row['gain']:+.0%}), then {row['next_bottleneck']}"
         for row in data["what_if"]
     ]
     told += [text for text in data["advice"] if not told or not text.startswith("give ")]
@@ -145,7 +145,7 @@ def _row(stage: Mapping[str, Any]) -> str:
         f'width:{100 * stage[state]:.2f}%;background:{COLOURS[state]}"></span>'
         for state in STATES
     )
-    most = f"{stage['capacity']:,.4g}" if stage["capacity"] else "-"
+    most = f"{told_rate(stage['capacity'])}" if stage["capacity"] else "-"
     cells = (
         html.escape(stage["name"]), f"{stage['workers']} x {html.escape(stage['on'])}", told_s(stage["service"]["mean"]), most,
         f'<div style="width:20em;font-size:0;white-space:nowrap">{bar}</div>',
