@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from headway import import_file
+from headway.watch.verdict import judge
 from support.importing import query
 from support.targets import TARGETS, in_file_order
 
@@ -111,3 +112,14 @@ def test_two_hundred_thousand_rows_end_as_the_generator_says(
     path = generated(tmp_path, 200_000)
     imported(path, target, monkeypatch)
     check(path, target)
+
+
+def test_the_report_of_an_import_names_its_bottleneck_in_rows(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("n,text\n" + "".join(f"{n},{'x' * 40}\n" for n in range(60_000)))
+    report = import_file(path, tmp_path / "bank.duckdb", workers=1).report
+    neck, stages = report.bottleneck, {stage["name"]: stage for stage in report.to_dict()["stages"]}
+    judged = judge(list(stages.values()), report.source, report.reorder, report.figures()["model"], report.rate)
+    assert (neck["stage"], neck["ceiling"], neck["because"]) == (judged["stage"], judged["ceiling"], judged["because"])
+    assert all(stage["service"]["mean"] < 0.001 for stage in stages.values())  # a row's, not a range's
+    assert neck["ceiling"] > 1000

@@ -36,6 +36,7 @@ def in_rows(report: Report, counts: Counts, at_write: int, notes: Sequence[str] 
     write |= {"in": offered, "out": counts.written, "failed": at_write, "filtered": 0}
     for stage in data["stages"]:
         _scale(stage, ("capacity",), rows)
+        _scale(stage, ("handoff",), 1 / rows if rows else 0.0)
         _scale(stage["service"], ("mean", "p50", "p99"), 1 / rows if rows else 0.0)
     _scale(data["steady"], ("rate",), rows)
     _scale(data, ("rate",), rows)
