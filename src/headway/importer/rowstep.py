@@ -34,6 +34,9 @@ class Fault(NamedTuple):
     message: str
 
 
+ROWS_AT_ONCE = 512
+"""Records whose rows are converted and encoded together, few enough to be still near the processor."""
+
 Known = tuple[Fault | None, Any]
 """What is known of a key: why it failed, or its value."""
 NOTHING: Known = (None, None)
@@ -176,7 +179,7 @@ class RowStep:
         row, add, settle = self._row, self._collector.add, self._collector.settle
         takers = self._collector.takers
         for index, record in records:
-            if not index & 1023:  # now and then, so that what is converted and encoded is still in a cache
+            if not index % ROWS_AT_ONCE:
                 settle()
             try:
                 output = call(row(record), *state)

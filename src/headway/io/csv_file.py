@@ -5,22 +5,23 @@ What does not belong here: where it is cut (`csv_ends`), what a row means.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, islice
+from itertools import chain, islice, repeat
+from operator import attrgetter
 
 from headway.errors import InternalError, PlanError
 from headway.io.content import Content, refuse_binary
 from headway.io.csv_ends import first_record, record_end
 from headway.io.csv_format import SENTINEL, CsvFormat
-from headway.io.encoding import ESCAPED, Encoding, resolved, text_lines
+from headway.io.encoding import Encoding, resolved, sound
 from headway.io.location import Location
 from headway.io.ranges import Found, Head, Range, Record
 from headway.io.text_file import HEAD_BYTES, LONGEST_RECORD, TextFile
 
-AT_ONCE = 128
-"""Records that are looked at together; where one of them is out of the ordinary each is looked at."""
+AT_ONCE = 64
+"""Records that are looked at together, few enough to stay near the processor."""
 
 
 @dataclass(frozen=True)
@@ -75,37 +76,34 @@ class CsvFile(TextFile):
     def records(self, data: bytes, span: Range, found: Found) -> Iterator[Record]:
         """Give every record that is whole and has as many fields as the header."""
         text, dirty = self.text.decode(data)
-        lines = text_lines(text)
-        found.lines = count = len(lines)
-        undecoded = _undecoded(text, lines) if dirty else ()
-        lines.append(SENTINEL)
+        found.lines = self.text.line_breaks(data) + (text[-1:] not in ("", "\r", "\n"))
         if span.first:
             found.blanks.extend([0] * self.head.blanks)
-        alarms = iter((*undecoded, count))
-        return chain.from_iterable(self._parts(lines, count, alarms, span, found))
+        return chain.from_iterable(self._parts(text, dirty, span, found))
 
-    def _parts(
-        self, lines: list[str], count: int, alarms: Iterator[int], span: Range, found: Found
-    ) -> Iterator[Iterable[Record]]:
-        """Give the records, some at a time: those of one line each and of the right width need no look at each."""
-        width, layout = self.head.width, found.layout
-        index, until, shift = 0, 0, 0
-        alarm = next(alarms)  # a record that reaches beyond this line is looked at
-        reader = self.format.reader(lines)
-        while some := list(islice(reader, AT_ONCE)):
-            line, until = until, reader.line_num
-            if until - line == len(some) and until <= alarm and {*map(len, some)} == {width}:
-                if line - index != shift:
-                    shift = line - index
-                    layout.starts(index, line)
-                yield zip(range(index, index + len(some)), some, strict=True)
-                index += len(some)
+    def _parts(self, text: str, dirty: bool, span: Range, found: Found) -> Iterator[Iterable[Record]]:
+        """Give the records, some at a time: where all have one line and the right width none needs a look.
+
+        Lines are made as they are read, so that they and their records stay near the processor.
+        """
+        width, layout, count = self.head.width, found.layout, found.lines
+        index, until, shift, stop = 0, 0, 0, 0
+        lines = io.StringIO(text, newline="")
+        reader = self.format.reader(chain(lines, (SENTINEL,)))
+        ended = zip(reader, map(attrgetter("line_num"), repeat(reader)), strict=False)
+        while some := list(islice(ended, AT_ONCE)):
+            records, ends = zip(*some, strict=True)
+            start, stop = stop, lines.tell()
+            suspect = dirty and not sound(text[start:stop])
+            sure = ends[-1] <= count and {*map(len, records)} == {width} and not suspect
+            if sure and ends[-1] - until == len(records) and until - index == shift:
+                until = ends[-1]
+                yield zip(range(index, index + len(records)), records, strict=True)
+                index += len(records)
                 continue
             whole: list[Record] = []
-            again = self.format.reader(lines[line:until])
-            first, end = line, line
-            for record in again:
-                line, end = end, first + again.line_num
+            for record, end in some:
+                line, until = until, end
                 if line == count:
                     break
                 if not record:
@@ -115,10 +113,8 @@ class CsvFile(TextFile):
                     shift = line - index
                     layout.starts(index, line)
                 fault = None
-                if len(record) != width or end > alarm:
+                if not sure and (len(record) != width or suspect or end > count):
                     fault = self._fault(record, span, closed=end <= count)
-                    while alarm < end <= count:
-                        alarm = next(alarms)
                 if fault is None:
                     whole.append((index, record))
                 else:
@@ -140,9 +136,3 @@ class CsvFile(TextFile):
             return reason, f"{len(record)} fields, expected {width}"
         what = self.text.fault("".join(record))
         return None if what is None else ("bad_encoding", what)
-
-
-def _undecoded(text: str, lines: Sequence[str]) -> list[int]:
-    """Give the lines that hold what could not be decoded."""
-    ends = list(accumulate(map(len, lines)))
-    return sorted({bisect_right(ends, found.start()) for found in ESCAPED.finditer(text)})

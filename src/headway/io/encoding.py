@@ -203,6 +203,14 @@ def text_lines(text: str) -> list[str]:
     return list(io.StringIO(text, newline=""))
 
 
+def sound(text: str) -> bool:
+    """Whether a text holds no lone surrogates, as which `Encoding.decode` leaves what could not be decoded."""
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
 @lru_cache
 def _is_single_byte(name: str) -> bool:
     """Whether every byte is a character of its own or none."""

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from headway.io.columns import ColumnType, Exact, Int
+from headway.io.encoding import sound
 
 _WRITTEN: Mapping[str, Callable[[Any], Any]] = {
     "decimal": "{:f}".format,
@@ -54,7 +55,7 @@ def joined(type: ColumnType, values: Sequence[str]) -> Joined | None:
     """Store a column of str of the usual form as one text; None where each value has to be looked at."""
     if type.kind == "text":
         whole = NUL.join(values)
-        return Joined(whole, NUL) if whole.count(NUL) == len(values) - 1 and _sound(whole) else None
+        return Joined(whole, NUL) if whole.count(NUL) == len(values) - 1 and sound(whole) else None
     if isinstance(type, Exact):
         whole = ",".join(values)  # a value with a comma of its own would read as two
         alone = whole.count(",") == len(values) - 1
@@ -93,14 +94,6 @@ def _quick_stamps(values: Sequence[str]) -> Joined | None:
     except ValueError:
         return None
     return Joined(whole.replace("T", " ").replace("Z", ""), ",")
-
-
-def _sound(text: str) -> bool:
-    """Whether a text holds no lone surrogates."""
-    try:
-        return text.isascii() or bool(text.encode())
-    except UnicodeEncodeError:
-        return False
 
 
 @lru_cache
