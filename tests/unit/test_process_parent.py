@@ -21,9 +21,9 @@ from headway import Pipeline
 def work(value):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if sys.argv[1:] == ["spin"] or value["how"] == "spin":
-        print(os.getpid(), flush=True)
+        os.write(1, b"%d\\n" % os.getpid())
         while True: pass
-    print(os.getpid(), flush=True)
+    os.write(1, b"%d\\n" % os.getpid())
     (ctypes.PyDLL if value["how"] == "hold" else ctypes.CDLL)(None).usleep(1_000_000_000)  # hangs in C until it is killed
 
 Pipeline([{"how": sys.argv[1]}] * 2).map(work, on="process", workers=2).run()
@@ -43,8 +43,10 @@ def test_children_end_with_a_killed_parent_while_a_call_runs(how):
     parent = subprocess.Popen([sys.executable, "-c", SCRIPT, how], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     with parent:
-        pids = [int(parent.stdout.readline()) for _ in range(2)]
-        assert not any(map(gone, pids))
-        os.kill(parent.pid, signal.SIGKILL)
+        try:
+            pids = [int(parent.stdout.readline()) for _ in range(2)]
+            assert not any(map(gone, pids))
+        finally:
+            os.kill(parent.pid, signal.SIGKILL)
     for pid in pids:
         assert reached(lambda pid=pid: gone(pid))
