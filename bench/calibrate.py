@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +87,16 @@ def _drawn(ms: float, spread: str, row: int) -> float:
     return ms * (10.0 if share > 0.95 else 0.53)
 
 
-@cache
 def _shuffled(number: int, ms: float) -> list[int]:
-    order = list(range(SHUFFLED))
-    random.Random(hash((number, ms))).shuffle(order)
-    return order
+    found = _orders.get((number, ms))
+    if found is None:
+        found = _orders[number, ms] = list(range(SHUFFLED))
+        random.Random(hash((number, ms))).shuffle(found)
+    return found
+
+
+_orders: dict[tuple[int, float], list[int]] = {}
+"""Drawn before; no `functools.cache`, which cannot travel to a process."""
 
 
 def _rounds_a_ms() -> float:
