@@ -1,6 +1,6 @@
 """The import job against a plain loop: csv, the same row function, executemany or one Arrow table an insert.
 
-The plain loop does what a careful person writes by hand in one process: first entry of a number
+For SQLite also against a pool of processes written by hand (`import_pool`). The plain loop does what a careful person writes by hand in one process: first entry of a number
 wins, latest balance per account, rejects with line and reason, 50,000 rows a transaction. It does
 not know byte offsets, does not survive a kill, and shows no progress.
 """
@@ -23,6 +23,7 @@ import import_rules
 from headway import Reject
 from headway.cli.demo_data import write_bookings
 from headway.importer.job import import_file
+from import_pool import pool_sqlite
 from measure import Table, interleave, median
 
 ROWS = int(os.environ.get("HEADWAY_BENCH_ROWS", "1000000"))
@@ -184,6 +185,7 @@ def bench() -> Table:
         *_, answers = write_bookings(source, ROWS)
         variants: dict[str, Callable[[], object]] = {
             "plain loop, SQLite": fresh(plain_sqlite, source),
+            "pool, SQLite": fresh(pool_sqlite, source),
             "headway, SQLite": fresh(partial(headway, name="bank.db"), source),
             "plain loop, DuckDB": fresh(plain_duckdb, source),
             "headway, DuckDB": fresh(partial(headway, name="bank.duckdb"), source),
@@ -210,6 +212,7 @@ def bench() -> Table:
             ratio = walls[f"headway, {target}"] / walls[f"plain loop, {target}"]
             faster = f"{1 / ratio:.2f} x as fast, required {1 / most:.2f}, aim {AIMS[target]}"
             table.judge(f"time of the plain loop, {target}: {faster}", ratio, most, "x")
+    table.judge("time of the pool by hand, SQLite", walls["headway, SQLite"] / walls["pool, SQLite"], 1.0, "x")
     return table
 
 

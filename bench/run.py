@@ -10,7 +10,17 @@ from importlib import import_module
 
 from measure import Table, busy, machine
 
-EXPERIMENTS = ("handoff", "order", "staircase", "simulation", "journal", "import_job", "import_lookup")
+EXPERIMENTS = (
+    "handoff",
+    "order",
+    "staircase",
+    "simulation",
+    "study",
+    "journal",
+    "import_job",
+    "import_columns",
+    "import_lookup",
+)
 
 
 def main(names: list[str]) -> int:

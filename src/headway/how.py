@@ -35,6 +35,7 @@ class How:
     stall_after: float | None = None
     trace: Any = None
     metrics: str | None = None
+    study: tuple[str, float] | None = None
 
     def __post_init__(self) -> None:
         if self.metrics:
@@ -50,7 +51,9 @@ class How:
         if self.drain_timeout < 0:
             raise PlanError(f"drain_timeout must be 0 or more seconds, not {self.drain_timeout!r}")
         check_page(self.ui)
-        for name in ("trace", "ui"):
+        if self.study is not None and len(self.study) != len(("stage", "share")):
+            raise PlanError(f'study is a stage and a share of its time, as ("parse", 0.5), or None, not {self.study!r}')
+        for name in ("trace", "ui", "study"):
             if self.mode == "inline" and getattr(self, name):
                 raise PlanError(
                     f'{name}= shows a concurrent run; leave it out with mode="inline", where calls follow each other'

@@ -16,6 +16,9 @@ from headway import HeadwayError, Pipeline, RunError
 from headway.cli.reference import resolve
 from headway.loading import where
 
+HALF, WHOLE = 50, 100
+"""Percent."""
+
 
 def pipeline_of(reference: str) -> Pipeline[Any]:
     """Give the pipeline that `MODULE:NAME` names, or that the function of that name returns."""
@@ -56,6 +59,18 @@ def workers_of(settings: Iterable[str]) -> dict[str, int]:
     return workers
 
 
+def _study(text: str | None) -> tuple[str, float] | None:
+    if text is None:
+        return None
+    stage, _, percent = text.partition("=")
+    if percent and not (percent.isascii() and percent.isdigit() and 0 < int(percent) < WHOLE):
+        raise click.BadParameter(
+            f"{text!r} is not of the form STAGE or STAGE=PERCENT with a whole number from 1 to 99, as in parse=50",
+            param_hint="--study",
+        )
+    return stage, int(percent or HALF) / WHOLE
+
+
 @click.command("run", epilog="Example: headway run jobs.py:pipeline --set parse=4")
 @click.argument("reference", metavar="MODULE:PIPELINE")
 @click.option("--set", "settings", metavar="STAGE=WORKERS", multiple=True, help="Number of workers of a stage.")
@@ -66,6 +81,9 @@ def workers_of(settings: Iterable[str]) -> dict[str, int]:
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, and no report unless --json asks for it.")
 @click.option("--ui", is_flag=True, help="Serve a page of the run while it goes on.")
+@click.option(
+    "--study", metavar="STAGE[=PERCENT]", help="Measure what shorter calls of a stage would give (by 50 percent)."
+)
 def run_command(
     reference: str,
     settings: tuple[str, ...],
@@ -76,6 +94,7 @@ def run_command(
     as_json: bool,
     quiet: bool,
     ui: bool,
+    study: str | None,
 ) -> None:
     """Run a pipeline to its end and print its report.
 
@@ -87,6 +106,7 @@ def run_command(
     how: dict[str, Any] = {
         "progress": not (quiet or inline),  # a debugger needs the terminal for itself
         "ui": ui, "job": job, "checkpoint": checkpoint, "accept_changed": accept_changed,
+        "study": _study(study),
     }  # fmt: skip
     if inline:
         how["mode"] = "inline"

@@ -20,11 +20,11 @@ from headway.run.checkpoint import Checkpoint
 from headway.run.commits import Commits
 from headway.run.crew import LEFT_BEHIND_S, Crew, recipe_of
 from headway.run.doctor import wedged
-from headway.run.events import PostedEvents
 from headway.run.mailbox import Mailbox, end
 from headway.run.restart import Restarts
 from headway.run.rounds import Rounds
 from headway.run.source import Reader, close_unread, make_reader
+from headway.run.study import Studied
 from headway.run.tuner import Tuner
 from headway.run.worker import Worker
 from headway.size import largest, sizes
@@ -40,7 +40,7 @@ STALLED_S = 0.25
 Mode = Literal["drain", "cancel", "abort"]
 
 
-class Driver(PostedEvents):
+class Driver(Studied):
     """One run. `outlet` serves the last stage if that is a consumer; `set_aside` takes dead letters.
 
     `run` is awaited on the loop; `ask` may be called from any thread. `checkpoint`: where it begins, and ends.

@@ -148,7 +148,9 @@ class Predictor:
         share = sum(reached) / len(reached)
         rate = low.rate * share * off
         if low == self.ceilings({})[0]:  # what limits it now does so still
-            rate = max(self.rate, rate)
+            now = self._data.get("bottleneck") or {}
+            met = now.get("verdict") == low.verdict and low.verdict not in ("stage_limited", "sink_limited")
+            rate = self.rate if met else max(self.rate, rate)  # more workers come no nearer to a bound they share
         width = max(LEAST_ERROR, abs(1 - off), (max(reached) - min(reached)) / share) + self._shaky(low.stage)
         named = next((c for c in ceilings if c.rate <= low.rate * 1.0001 and c.verdict == "stage_limited"), low)
         return Prediction(

@@ -154,8 +154,9 @@ def make_report(
     ignored: list[str] | None = None,
     trace: str | None = None,
     job: dict[str, Any] | None = None,
+    notes: list[str] | None = None,
 ) -> Report:
-    """The report of `engine` as it stands at `now`."""
+    """The report of `engine` as it stands at `now`; `notes`: what else there is to say."""
     now = engine.times.stopped_at if engine.times.stopped_at is not None else now
     stages = figures.stages(engine, now)
     data: dict[str, Any] = {
@@ -181,6 +182,8 @@ def make_report(
     ]  # fmt: skip
     data["unfinished"] = _unfinished(engine) if engine.finished else []
     data["complete"], data["trace"], data["job"] = engine.complete, trace, job
+    if notes:
+        data["notes"] = list(notes)
     return Report(data, dead_letters=dead_letters, states=states)
 
 

@@ -62,6 +62,7 @@ class App:
             Route(f"{run}/cancel", self.cancel, methods=["POST"]),
             Route(f"{run}/scale", self.scale, methods=["POST"]),
             Route(f"{run}/what-if", self.what_if, methods=["POST"]),
+            Route(f"{run}/study", self.study, methods=["POST"]),
             Route("/api/simulate", self.simulate, methods=["POST"]),
             Route("/api/presets", self.presets),
             Route("/api/schema", self.schema),
@@ -210,6 +211,14 @@ class App:
         wanted = bodies.decoded(await request.body(), bodies.WhatIf)
         figures = run.figures()
         return json(await self._aside(lambda: predicted(figures, wanted.workers, wanted.queue, wanted.window)))
+
+    async def study(self, request: Request) -> Response:
+        """What a faster stage would give, measured on the run itself, which takes ten seconds."""
+        run = self._find(request)
+        if isinstance(run, runtime.Entry):
+            return await self._there(request, run)
+        wanted = bodies.decoded(await request.body(), bodies.Study)
+        return json(await run.study(wanted.stage, wanted.speedup))
 
     async def simulate(self, request: Request) -> Response:
         """Run a pipeline that is only described, on the virtual clock."""

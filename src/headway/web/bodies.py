@@ -36,6 +36,13 @@ class WhatIf(Struct, forbid_unknown_fields=True):
     window: Size | None = None
 
 
+class Study(Struct, forbid_unknown_fields=True):
+    """Measure on the run what calls of a stage shorter by the share `speedup` would give."""
+
+    stage: Name
+    speedup: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.5
+
+
 class SimulatedStage(Struct, forbid_unknown_fields=True):
     """A stage: seconds of a call, how they vary, workers, and places in its queue (null: sized by the engine)."""
 

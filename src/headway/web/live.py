@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from headway.errors import Failure, PlanError
+from headway.errors import Failure, HeadwayError, PlanError
 from headway.running import Run
 from headway.watch.report import Report
 from headway.watch.show import sentence
@@ -133,6 +133,15 @@ class LiveRun:
         try:
             self._run.scale(stage, workers)
         except PlanError as error:
+            raise Refused(409, str(error)) from None
+
+    async def study(self, stage: str, speedup: float) -> dict[str, Any]:
+        """Study a stage. Raises Refused for what cannot be, and where the run ends first."""
+        if self._over.is_set() or self.state != "running":
+            raise Refused(409, "this run has ended")
+        try:
+            return (await self._run.study_async(stage, speedup)).to_dict()
+        except HeadwayError as error:
             raise Refused(409, str(error)) from None
 
 

@@ -92,6 +92,10 @@ class RecordedRun:
         """It has ended."""
         raise Refused(409, "this run has ended")
 
+    async def study(self, stage: str, speedup: float) -> dict[str, Any]:
+        """It has ended."""
+        raise Refused(409, "this run has ended")
+
 
 def plan_of(data: dict[str, Any]) -> dict[str, Any]:
     """The plan as a report shows it: its stages in a row, with the re-sequencers that it had."""

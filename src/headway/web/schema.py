@@ -85,6 +85,9 @@ def schema() -> dict[str, Any]:
     scaled = _record(
         stage={"type": "string"}, workers={"type": "integer"}, predicted=_record(rate=NUMBER, low=NUMBER, high=NUMBER)
     )
+    effect = _record(
+        stage={"type": "string"}, speedup=NUMBER, base=NUMBER, rate=NUMBER, low=NUMBER, high=NUMBER, gain=NUMBER
+    )
     foreseen = _record(
         rate=NUMBER,
         low=NUMBER,
@@ -135,6 +138,9 @@ def schema() -> dict[str, Any]:
             ),
             f"{run}/what-if": _path(
                 "what other settings would give", _answer(foreseen), 404, 409, body="WhatIf", parameters=mine
+            ),
+            f"{run}/study": _path(
+                "what a faster stage would give, measured", _answer(effect), 404, 409, body="Study", parameters=mine
             ),
             "/api/simulate": _path("run a pipeline on the virtual clock", _answer(simulation), body="Simulation"),
             "/api/presets": _path("settings that each show one thing", _answer(_record(presets=_list(PRESET)))),

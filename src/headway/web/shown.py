@@ -55,6 +55,9 @@ class Shown(Protocol):
     def scale(self, stage: str, workers: int) -> None:
         """Change the number of workers of a stage. Raises Refused."""
 
+    async def study(self, stage: str, speedup: float) -> dict[str, Any]:
+        """Measure what shorter calls of a stage would give. Raises Refused."""
+
 
 def told_live(report: Report) -> dict[str, Any]:
     """The report of a run that goes on, without what takes a simulation."""

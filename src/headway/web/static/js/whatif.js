@@ -18,6 +18,8 @@ export class WhatIf {
     this.apply = h("button", { type: "button", class: "main", disabled: true, on: { click: () => this.#apply() } }, "Apply");
     this.reset = h("button", { type: "button", disabled: true, on: { click: () => this.#reset() } }, "Reset");
     this.note = h("p", { class: "small quiet" });
+    this.study = h("button", { type: "button", disabled: true, on: { click: () => this.#study() } }, "Measure instead");
+    this.found = h("p", { class: "small", role: "status" });
     this.versus = h("div", { class: "versus", hidden: true, "aria-live": "off" },
       h("h3", {}, "Prediction against reality"),
       h("div", { class: "scale", "aria-hidden": "true" }, h("span", { class: "range" }), h("span", { class: "told" }), h("span", { class: "real" })),
@@ -25,7 +27,7 @@ export class WhatIf {
     this.element = h("section", { class: "panel whatif", "aria-labelledby": "whatif-title" },
       h("header", {}, h("h2", { id: "whatif-title" }, "What if")), this.knobs,
       h("div", { class: "guess", role: "status" }, h("p", { class: "small quiet" }, "Predicted"), this.big, this.range, this.next),
-      this.wrong, h("div", { class: "row" }, this.apply, this.reset), this.note, this.versus);
+      this.wrong, h("div", { class: "row" }, this.apply, this.reset, this.study), this.note, this.found, this.versus);
     this.ask = settled(() => this.#predict(), 90);
     this.now = {};
     this.wanted = { queue: null, window: null, workers: {} };
@@ -110,6 +112,9 @@ export class WhatIf {
     const live = !this.model.ended && this.model.limits.controls;
     this.apply.disabled = !live || !this.changed || this.busy;
     this.reset.disabled = !this.changed && !this.rooms;
+    const studied = this.#slowest();
+    this.study.disabled = !live || this.studying || !studied;
+    say(this.study, studied ? `Measure ${studied} at half its time` : "Measure instead");
     const { reachable, ended } = this.model;
     for (const { input, fixed } of this.sliders.values()) input.disabled = fixed !== null || !reachable;
     say(this.note, !reachable ? "The run has ended, and what computed this with it. Its report, opened with headway ui, can still be asked."
@@ -170,6 +175,30 @@ export class WhatIf {
     this.#buttons();
     this.#compare();
     this.ask();
+  }
+
+  /** The stage that sets the pace, if it can be studied. */
+  #slowest() {
+    const named = this.model.snapshot?.bottleneck?.stage;
+    return this.model.snapshot?.stages.some((stage) => stage.name === named) ? named : null;
+  }
+
+  /** Measure on the run itself what shorter calls would give: the rest is made slower now and then, for ten seconds. */
+  async #study() {
+    const stage = this.#slowest();
+    this.studying = true;
+    this.#buttons();
+    say(this.found, `Measuring for ten seconds; meanwhile the run is slower now and then.`);
+    try {
+      const effect = await post(`${address(this.model.run.id)}/study`, { stage, speedup: 0.5 });
+      say(this.found, `With ${stage} at half its time: ${rate(effect.rate)} (${rate(effect.low, "")} to ${rate(effect.high)}), now ${rate(effect.base)}: ${effect.gain < 0 ? "−" : "+"}${percent(Math.abs(effect.gain))}, measured.`);
+      show(this.wrong, false);
+    } catch (error) {
+      say(this.found, "");
+      this.#fail(error);
+    }
+    this.studying = false;
+    this.#buttons();
   }
 
   /** What was predicted at the last apply, and what came. */
