@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
 from browser.conftest import AWAITED, HOSTILE
+from headway import Pipeline
+from web.conftest import address
 
 pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install playwright")
 from playwright.sync_api import expect
@@ -128,6 +131,21 @@ def test_what_if_shows_the_server_s_prediction_and_apply_scales_the_run(live, pa
     live.held.open.set()
     expect(page.locator(".pill")).to_have_text("done")
     assert live.written == [value for value in range(3_000) if value != 7]
+
+
+@pytest.mark.slow
+def test_a_study_is_asked_for_with_a_button_and_told_with_its_interval(page, capfd):
+    def slow(value: int) -> int:
+        time.sleep(0.004)  # the time of a call, half of which is to go
+        return value
+
+    with Pipeline(range(100_000)).map(slow, name="slow").to(len, name="end").start(ui=True) as run:
+        page.goto(address(capfd))
+        page.get_by_role("button", name="Measure slow at half its time").click()
+        expect(page.locator(".whatif")).to_contain_text("Measuring for ten seconds")
+        told = re.compile(r"With slow at half its time: [\d,.]+ rows/s \([\d,.]+ to [\d,.]+ rows/s\), now [\d,.]+ rows/s: .*measured")
+        expect(page.locator(".whatif")).to_contain_text(told, timeout=30_000)
+        run.cancel()
 
 
 @pytest.mark.slow

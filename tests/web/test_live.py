@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+import time
 
 import pytest
 
@@ -12,7 +13,7 @@ from headway import Pipeline, PlanError
 from web.client import Client, warm
 from web.conftest import HOSTILE, address
 
-CONTROLS = [("drain", {}), ("cancel", {}), ("scale", {"stage": "work", "workers": 2}), ("what-if", {})]
+CONTROLS = [("drain", {}), ("cancel", {}), ("scale", {"stage": "work", "workers": 2}), ("what-if", {}), ("study", {"stage": "work"})]
 
 
 def test_a_live_run_is_listed_and_told_in_full(live):
@@ -133,6 +134,23 @@ def test_what_if_is_the_report_s_own_prediction(live):
     assert any("work" in name for name in answer.data["ceilings"])
 
 
+def test_a_study_measures_the_run_and_the_report_has_what_it_found(capfd):
+    def slow(value: int) -> int:
+        time.sleep(0.002)  # the time of a call, half of which is to go
+        return value
+
+    with Pipeline(range(100_000)).map(slow, name="slow").map(str, name="tell").to(len).start(ui=True) as run:
+        client = Client(address(capfd))
+        name = client.get("/api/runs").data["runs"][0]["id"]
+        answer = client.post(f"/api/runs/{name}/study", {"stage": "slow", "seconds": 1.0})
+        run.cancel()
+    assert answer.status == 200, answer.text
+    assert answer.data.keys() == {"stage", "speedup", "base", "rate", "low", "high", "gain"}
+    assert (answer.data["stage"], answer.data["speedup"]) == ("slow", 0.5)
+    assert answer.data["low"] <= answer.data["rate"] <= answer.data["high"]
+    assert "with calls of slow 50% shorter about" in run.report.advice[-1]
+
+
 def test_a_drain_finishes_what_was_read(live):
     with live.client.events(f"{live.path}/events") as events:
         assert live.client.post(f"{live.path}/drain").data == {"state": "draining"}
@@ -198,6 +216,9 @@ def test_a_name_that_is_none_of_the_server_s_is_refused(live, host):
         ("what-if", {"workers": {"work": 1.5}}, 422),
         ("what-if", {"workers": {"nowhere": 2}}, 409),
         ("what-if", {"window": 0}, 422),
+        ("study", {"stage": "work", "speedup": 1.0}, 422),
+        ("study", {"stage": "work", "seconds": 1e9}, 422),
+        ("study", {"stage": "nowhere"}, 409),
         ("drain", {"timeout": 3}, 422),
         ("cancel", b" " * (1 << 20) + b"{}", 413),
     ],

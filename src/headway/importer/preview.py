@@ -102,8 +102,10 @@ def try_sample(
         try:
             known = _looked_up(job, records, lookups)
             before = time.perf_counter()
-            step.offer(records, faults, filtered, known)
+            step.offer(records[:SHOWN_ROWS], faults, filtered, known)
             outputs = step.outputs(SHOWN_ROWS)
+            if records[SHOWN_ROWS:]:
+                step.offer(records[SHOWN_ROWS:], faults, filtered, known)
             step.take(faults)
             seconds = time.perf_counter() - before
         finally:

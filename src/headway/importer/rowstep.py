@@ -9,6 +9,7 @@ import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -35,7 +36,8 @@ class Fault(NamedTuple):
 
 
 ROWS_AT_ONCE = 512
-"""Records whose rows are converted and encoded together, few enough to be still near the processor."""
+"""Records whose rows are converted and encoded together: few enough to be still near the processor, and few to look at
+one by one where one of them is out of the ordinary."""
 
 Known = tuple[Fault | None, Any]
 """What is known of a key: why it failed, or its value."""
@@ -91,11 +93,14 @@ class RowStep:
         `found`: for each look-up what it knows of the range's keys.
         """
         if self._function is None:
-            sources, columns = checked(self._schema, list(records), faults, self._typed)
-            if self._job.projection is not None:
-                columns = [columns[index] for index in self._job.projection]
-            if sources:
-                self._collector.add_columns(sources, columns)
+            given = iter(records)
+            while some := list(islice(given, ROWS_AT_ONCE)):
+                self._collector.settle()
+                sources, columns = checked(self._schema, some, faults, self._typed)
+                if self._job.projection is not None:
+                    columns = [columns[index] for index in self._job.projection]
+                if sources:
+                    self._collector.add_columns(sources, columns)
             return
         if self._batched:
             self._call_batch(self._function, list(records), faults, filtered)

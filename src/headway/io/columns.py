@@ -28,6 +28,8 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _TIMESTAMP = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?", re.ASCII
 )
+AT_ONCE = 64
+"""Values of a column that are converted together where all of them together could not be."""
 _BOOLS = {"true": True, "t": True, "yes": True, "1": True, "false": False, "f": False, "no": False, "0": False}
 
 
@@ -46,22 +48,33 @@ class ColumnType(ABC):
 
     def fit(self, values: Sequence[Any]) -> tuple[Sequence[Any], dict[int, str]]:
         """Give the converted values and, by index, what does not fit (and is None in the result)."""
-        try:
-            quick = self.bulk(values, set(map(type, values)))
-        except (ValueError, TypeError, ArithmeticError, UnicodeError):
-            quick = None
+        quick = self._quick(values)
         if quick is not None:
             return quick, {}
-        converted: list[Any] = [None] * len(values)
+        converted: list[Any] = []
         misfits: dict[int, str] = {}
+        for start in range(0, len(values), AT_ONCE):  # few values that are out of the ordinary leave the others quick
+            some = values[start : start + AT_ONCE]
+            quick = self._quick(some)
+            converted += quick if quick is not None else self._one_by_one(some, start, misfits)
+        return converted, misfits
+
+    def _quick(self, values: Sequence[Any]) -> Sequence[Any] | None:
+        try:
+            return self.bulk(values, set(map(type, values)))
+        except (ValueError, TypeError, ArithmeticError, UnicodeError):
+            return None
+
+    def _one_by_one(self, values: Sequence[Any], start: int, misfits: dict[int, str]) -> list[Any]:
+        converted: list[Any] = [None] * len(values)
         for index, value in enumerate(values):
             if value is None or (value == "" and type(value) is str and self.kind != "text"):
                 continue
             try:
                 converted[index] = self.value(value)
             except (ValueError, TypeError, ArithmeticError):
-                misfits[index] = f"{_shown(value)} is no {self}"
-        return converted, misfits
+                misfits[start + index] = f"{_shown(value)} is no {self}"
+        return converted
 
     def __str__(self) -> str:
         return self.kind

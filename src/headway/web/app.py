@@ -213,12 +213,12 @@ class App:
         return json(await self._aside(lambda: predicted(figures, wanted.workers, wanted.queue, wanted.window)))
 
     async def study(self, request: Request) -> Response:
-        """What a faster stage would give, measured on the run itself, which takes ten seconds."""
+        """What a faster stage would give, measured on the run itself."""
         run = self._find(request)
         if isinstance(run, runtime.Entry):
             return await self._there(request, run)
         wanted = bodies.decoded(await request.body(), bodies.Study)
-        return json(await run.study(wanted.stage, wanted.speedup))
+        return json(await run.study(wanted.stage, wanted.speedup, wanted.seconds))
 
     async def simulate(self, request: Request) -> Response:
         """Run a pipeline that is only described, on the virtual clock."""

@@ -37,10 +37,11 @@ class WhatIf(Struct, forbid_unknown_fields=True):
 
 
 class Study(Struct, forbid_unknown_fields=True):
-    """Measure on the run what calls of a stage shorter by the share `speedup` would give."""
+    """Measure on the run what calls of a stage shorter by the share `speedup` would give, in about so many seconds."""
 
     stage: Name
     speedup: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.5
+    seconds: Annotated[float, Meta(gt=0.0, le=50.0)] = 10.0
 
 
 class SimulatedStage(Struct, forbid_unknown_fields=True):

@@ -135,12 +135,12 @@ class LiveRun:
         except PlanError as error:
             raise Refused(409, str(error)) from None
 
-    async def study(self, stage: str, speedup: float) -> dict[str, Any]:
+    async def study(self, stage: str, speedup: float, seconds: float) -> dict[str, Any]:
         """Study a stage. Raises Refused for what cannot be, and where the run ends first."""
         if self._over.is_set() or self.state != "running":
             raise Refused(409, "this run has ended")
         try:
-            return (await self._run.study_async(stage, speedup)).to_dict()
+            return (await self._run.study_async(stage, speedup, seconds)).to_dict()
         except HeadwayError as error:
             raise Refused(409, str(error)) from None
 

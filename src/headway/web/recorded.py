@@ -92,7 +92,7 @@ class RecordedRun:
         """It has ended."""
         raise Refused(409, "this run has ended")
 
-    async def study(self, stage: str, speedup: float) -> dict[str, Any]:
+    async def study(self, stage: str, speedup: float, seconds: float) -> dict[str, Any]:
         """It has ended."""
         raise Refused(409, "this run has ended")
 

@@ -55,7 +55,7 @@ class Shown(Protocol):
     def scale(self, stage: str, workers: int) -> None:
         """Change the number of workers of a stage. Raises Refused."""
 
-    async def study(self, stage: str, speedup: float) -> dict[str, Any]:
+    async def study(self, stage: str, speedup: float, seconds: float) -> dict[str, Any]:
         """Measure what shorter calls of a stage would give. Raises Refused."""
 
 
