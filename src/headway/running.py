@@ -76,6 +76,8 @@ class Run(Generic[T]):
     # ---- starting
 
     def _make(self, outlet: Any) -> Driver:
+        if self._driver is not None:
+            raise HeadwayError("this run has been started already; a `with` block is for what `pipeline.open()` gives")
         self._outlet = outlet
         rows = open_rows(self._source)
         self._checkpoint = self._how.make_checkpoint(self._plan, rows, self._name, self._letters, self._close_files)

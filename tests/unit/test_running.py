@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from headway import Pipeline, RunError, TooManyFailures, running
+from headway import HeadwayError, Pipeline, RunError, TooManyFailures, running
 
 
 def test_signal_handlers_stand_before_anything_is_started(monkeypatch):
@@ -136,3 +136,10 @@ def test_a_run_that_raises_has_failed_in_its_report_too(pipeline, mode):
     with pytest.raises(RunError) as caught:
         pipeline.run(mode=mode)
     assert caught.value.report.state == "failed"
+
+
+def test_a_run_that_has_been_started_is_not_started_once_more_by_a_with_block():
+    run = Pipeline(range(10)).map(str).start()
+    with pytest.raises(HeadwayError, match=r"started already; a `with` block is for what `pipeline.open\(\)` gives"), run:
+        pass
+    assert run.wait().items.written == 10

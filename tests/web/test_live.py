@@ -139,7 +139,7 @@ def test_a_study_measures_the_run_and_the_report_has_what_it_found(capfd):
         time.sleep(0.002)  # the time of a call, half of which is to go
         return value
 
-    with Pipeline(range(100_000)).map(slow, name="slow").map(str, name="tell").to(len).start(ui=True) as run:
+    with Pipeline(range(100_000)).map(slow, name="slow").map(str, name="tell").to(len).open(ui=True) as run:
         client = Client(address(capfd))
         name = client.get("/api/runs").data["runs"][0]["id"]
         answer = client.post(f"/api/runs/{name}/study", {"stage": "slow", "seconds": 1.0})

@@ -194,7 +194,7 @@ def test_the_described_interface_has_every_path_that_is_served(serve):
     client = serve()
     schema = client.get("/api/schema").data
     assert schema["openapi"].startswith("3.1")
-    assert len(schema["paths"]) == 12
+    assert len(schema["paths"]) == 13
     for path, methods in schema["paths"].items():
         for method in methods:
             answer = client.ask(method.upper(), path.format(id="nobody", seq=1), {} if method == "post" else None)
