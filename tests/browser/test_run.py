@@ -143,7 +143,9 @@ def test_a_study_is_asked_for_with_a_button_and_told_with_its_interval(page, cap
         page.goto(address(capfd))
         page.get_by_role("button", name="Measure slow at half its time").click()
         expect(page.locator(".whatif")).to_contain_text("Measuring for ten seconds")
-        told = re.compile(r"With slow at half its time: [\d,.]+ rows/s \([\d,.]+ to [\d,.]+ rows/s\), now [\d,.]+ rows/s: .*measured")
+        told = re.compile(
+            r"With slow at half its time: [\d,.]+ rows/s \([\d,.]+ to [\d,.]+ rows/s\), now [\d,.]+ rows/s: .*measured"
+        )
         expect(page.locator(".whatif")).to_contain_text(told, timeout=30_000)
         run.cancel()
 

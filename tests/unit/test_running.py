@@ -140,6 +140,9 @@ def test_a_run_that_raises_has_failed_in_its_report_too(pipeline, mode):
 
 def test_a_run_that_has_been_started_is_not_started_once_more_by_a_with_block():
     run = Pipeline(range(10)).map(str).start()
-    with pytest.raises(HeadwayError, match=r"started already; a `with` block is for what `pipeline.open\(\)` gives"), run:
+    with (
+        pytest.raises(HeadwayError, match=r"started already; a `with` block is for what `pipeline.open\(\)` gives"),
+        run,
+    ):
         pass
     assert run.wait().items.written == 10

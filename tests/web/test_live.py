@@ -13,7 +13,13 @@ from headway import Pipeline, PlanError
 from web.client import Client, warm
 from web.conftest import HOSTILE, address
 
-CONTROLS = [("drain", {}), ("cancel", {}), ("scale", {"stage": "work", "workers": 2}), ("what-if", {}), ("study", {"stage": "work"})]
+CONTROLS = [
+    ("drain", {}),
+    ("cancel", {}),
+    ("scale", {"stage": "work", "workers": 2}),
+    ("what-if", {}),
+    ("study", {"stage": "work"}),
+]
 
 
 def test_a_live_run_is_listed_and_told_in_full(live):
