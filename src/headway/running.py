@@ -27,7 +27,7 @@ from headway.run.outlet import Discard, LoopOutlet, ThreadOutlet
 from headway.run.recording import RecordingDriver
 from headway.run.source import open_rows
 from headway.run.stop import SignalStops, Terminated
-from headway.run.study import Effect
+from headway.run.study import Effect, checked_study
 from headway.watch.plan import Plan as ShownPlan
 from headway.watch.progress import Progress
 from headway.watch.recorder import Recorder
@@ -53,6 +53,8 @@ class Run(Generic[T]):
     """
 
     def __init__(self, plan: Plan, source: Any, name: str, how: How, size: Any, packed: dict[str, bytes]) -> None:
+        if how.study is not None:
+            checked_study(plan, *how.study)
         self._plan, self._source, self._name, self._how = plan, source, name, how
         self._size, self._packed = size, packed
         self._driver: Driver | None = None

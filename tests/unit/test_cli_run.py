@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -122,6 +123,27 @@ def test_a_setting_for_no_stage_names_the_stages(command):
     assert "dubble" in answer.err
     assert "double" in answer.err
     assert "Traceback" not in answer.err
+
+
+def test_a_study_of_a_stage_is_in_the_report(command, monkeypatch):
+    monkeypatch.setattr("headway.running.STUDY_S", 1.0)
+    (Path.cwd() / "slow_jobs.py").write_text(
+        "import time\nfrom headway import Pipeline\n"
+        "pipeline = Pipeline(range(1500)).map(lambda n: time.sleep(0.001), name='slow').to(str)\n"
+    )
+    done = command("run", "slow_jobs.py:pipeline", "--study", "slow=30", "--quiet", "--json")
+    assert done.status == 0
+    assert "with calls of slow 30% shorter about" in json.loads(done.out)["advice"][-1]
+
+
+@pytest.mark.parametrize(
+    ("study", "says"),
+    [("odd_only=0", "not of the form"), ("odd_only=x", "not of the form"), ("nowhere", "there is no stage 'nowhere'")],
+)
+def test_a_study_of_nothing_is_refused_before_anything_runs(command, study, says):
+    done = command("run", "numbers_jobs.py:pipeline", "--study", study)
+    assert done.status == 2
+    assert says in done.err
 
 
 def test_inline_runs_every_stage_on_the_calling_thread(command, tmp_path):

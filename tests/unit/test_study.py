@@ -94,13 +94,13 @@ def test_a_studied_run_gives_what_it_gives_without(on: str):
         return row
 
     slow = wait_async if on == "task" else wait(2)
-    with Pipeline(range(1200)).map(slow, on=on, workers=2, name="slow").map(wait(1), name="quick").open() as run:
+    with Pipeline(range(3000)).map(slow, on=on, workers=2, name="slow").map(wait(1), name="quick").open() as run:
         with ThreadPoolExecutor(1) as aside:
-            found = aside.submit(run.study, "slow", 0.5, 1.0)
+            found = aside.submit(run.study, "slow", 0.5, 1.5)
             values = list(run)
         effect = found.result()
-    assert values == list(range(1200))
-    assert run.report.items == {**run.report.items, "read": 1200, "written": 1200}
+    assert values == list(range(3000))
+    assert run.report.items == {**run.report.items, "read": 3000, "written": 3000}
     assert isinstance(effect, Effect)
     assert 0 < effect.low <= effect.rate <= effect.high
     assert effect.base > 0
@@ -130,9 +130,9 @@ def test_too_few_rows_are_no_measurement():
 
 
 def test_one_study_at_a_time():
-    with Pipeline(range(1500)).map(wait(1), name="a").open() as run:
+    with Pipeline(range(2000)).map(wait(1), name="a").open() as run:
         with ThreadPoolExecutor(2) as aside:
-            both = [aside.submit(run.study, "a", 0.5, 0.6) for _ in range(2)]
+            both = [aside.submit(run.study, "a", 0.5, 1.0) for _ in range(2)]
             assert list(run) == list(range(1500))
         errors = [str(error) for each in both if (error := each.exception()) is not None]
     assert errors == ["another stage is being studied; ask again when that has ended"]
@@ -155,8 +155,8 @@ def test_what_cannot_be_studied_is_refused(stage: str, speedup: float, seconds: 
 
 
 def test_an_option_studies_beside_the_run_and_the_report_has_what_was_found(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("headway.running.STUDY_S", 0.6)
-    report = Pipeline(range(600)).map(wait(2), name="a").run(study=("a", 0.5))
+    monkeypatch.setattr("headway.running.STUDY_S", 1.0)
+    report = Pipeline(range(1500)).map(wait(1), name="a").run(study=("a", 0.5))
     assert "with calls of a 50% shorter about" in report.advice[-1]
     report = Pipeline(range(20)).map(wait(1), name="a").run(study=("a", 0.5))
     assert report.advice[-1] == "a was not studied: the run ended before the study did"

@@ -23,6 +23,7 @@ from time import perf_counter
 from typing import Any
 
 from headway.core.engine import Engine
+from headway.core.plan import Plan
 from headway.core.stage import Slot, Stage
 from headway.core.ticket import Answer, Job
 from headway.errors import HeadwayError, PlanError
@@ -71,6 +72,15 @@ class Effect:
             f"with calls of {self.stage} {self.speedup:.0%} shorter about {self.rate:,.4g} rows/s "
             f"({self.low:,.4g} to {self.high:,.4g}), {self.gain:+.0%}, as measured on this run"
         )
+
+
+def checked_study(plan: Plan, name: str, speedup: float) -> None:
+    """Raise PlanError for a stage that cannot be studied, or a share that is none."""
+    names = [stage.spec.name for stage in plan.stages if stage.spec.kind != "consume"]
+    if name not in names:
+        raise PlanError(f"there is no stage {name!r}; there are {', '.join(map(repr, names))}")
+    if not 0 < speedup < 1:
+        raise PlanError(f"speedup is a share above 0 and below 1, as 0.5 for calls of half the time, not {speedup!r}")
 
 
 class Tolls:
@@ -124,13 +134,7 @@ class Studied(PostedEvents):
 
     def study(self, name: str, speedup: float, seconds: float) -> Future[Effect]:
         """Study a stage for about so long, from any thread. Raises PlanError for what cannot be studied."""
-        names = [stage.spec.name for stage in self.engine.stages if stage.spec.kind != "consume"]
-        if name not in names:
-            raise PlanError(f"there is no stage {name!r}; there are {', '.join(map(repr, names))}")
-        if not 0 < speedup < 1:
-            raise PlanError(
-                f"speedup is a share above 0 and below 1, as 0.5 for calls of half the time, not {speedup!r}"
-            )
+        checked_study(self.engine.plan, name, speedup)
         if not (0 < seconds < math.inf):
             raise PlanError(f"a study takes some seconds, not {seconds!r}")
         found: Future[Effect] = Future()
