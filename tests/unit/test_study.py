@@ -133,7 +133,7 @@ def test_one_study_at_a_time():
     with Pipeline(range(2000)).map(wait(1), name="a").open() as run:
         with ThreadPoolExecutor(2) as aside:
             both = [aside.submit(run.study, "a", 0.5, 1.0) for _ in range(2)]
-            assert list(run) == list(range(1500))
+            assert list(run) == list(range(2000))
         errors = [str(error) for each in both if (error := each.exception()) is not None]
     assert errors == ["another stage is being studied; ask again when that has ended"]
 
