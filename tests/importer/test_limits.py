@@ -1,11 +1,14 @@
-"""How many rejects are allowed: a count, or a share from the 1,000th record on and at the end."""
+"""How many rejects are allowed: a count, or a share from the 1,000th record on and at the end; what DuckDB may use."""
 
 from __future__ import annotations
+
+import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.importer.job import import_file
 from headway.importer.limits import RejectLimit
 
 
@@ -60,3 +63,23 @@ def test_a_short_file_is_judged_at_its_end() -> None:
 def test_what_is_neither_a_count_nor_a_share_is_refused(text: str) -> None:
     with pytest.raises(Exception, match="a count as in 100, or a share"):
         RejectLimit.parse(text)
+
+
+def test_the_memory_of_duckdb_follows_its_rows_and_the_environment_goes_before(tmp_path, monkeypatch):
+    from headway.io import duckdb as module
+
+    monkeypatch.delenv(module.MEMORY, raising=False)
+    half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 >> 20
+    monkeypatch.setattr(module, "_ROWS_WITHIN", 1_000)
+    monkeypatch.setattr(module, "_ROWS_A_STEP", 1_000)
+    monkeypatch.setattr(module, "_MEMORY_A_ROW", 50_000)
+    source = tmp_path / "a.csv"
+    source.write_text("id\n" + "\n".join(map(str, range(5_000))) + "\n")
+    for job, least in (("first", 400), ("second", 500)):  # the second begins with the rows of the first
+        advice = import_file(source, tmp_path / "a.duckdb", job=job, mode="ignore", key="id", workers=1).report.advice
+        [told] = [text for text in advice if "of memory (memory_limit)" in text]
+        number = float(told.split()[3])
+        assert number >= min(half, least) * 0.99, told
+    monkeypatch.setenv(module.MEMORY, "300MB")
+    advice = import_file(source, tmp_path / "b.duckdb", job="third", workers=1).report.advice
+    assert any("286.1 MiB of memory (memory_limit)" in text for text in advice)

@@ -35,7 +35,12 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _BATCH = "headway_batch"
 MEMORY = "HEADWAY_DUCKDB_MEMORY"
 """Variable of the environment: what DuckDB may use, in its own words (``4GB``)."""
-_DEFAULT_MEMORY = 1 << 30
+_MEMORY = 400 << 20
+"""The limit without one from the environment: enough for the index of ten million keys in random order."""
+_MEMORY_A_ROW = 50
+"""Bytes more for each row beyond those."""
+_ROWS_WITHIN = 10_000_000
+_ROWS_A_STEP = 1_000_000
 
 
 class DuckDBTarget(Counted):
@@ -47,13 +52,21 @@ class DuckDBTarget(Counted):
         self._path = path
         try:
             # The workers have the other cores; more threads here would only take turns with them.
-            self._connection = duckdb.connect(str(path), config={"threads": 1, "memory_limit": _memory()})
+            self._connection = duckdb.connect(str(path), config={"threads": 1, "memory_limit": _memory(0)})
         except duckdb.Error as error:
             if "lock" in str(error):
                 raise HeadwayError(f"{path}: another process has it open; wait for it to end") from error
             raise PlanError(f"target {path}: {_first_line(error)}") from error
         self.execute("SET checkpoint_threshold = '256MB'")
-        limit = self.execute("SELECT current_setting('memory_limit')")[0][0]
+        [(rows,)] = self.execute("SELECT coalesce(sum(estimated_size), 0) FROM duckdb_tables()")
+        self._rows, self._counted = int(rows), 0
+        self._limit(_memory(self._rows))
+
+    def _limit(self, memory: str) -> None:
+        """Let the limit follow the rows: what is new in the index of their keys has to fit, and more is only a cache."""
+        self._counted = self._rows
+        self.execute(f"SET memory_limit = '{memory}'")
+        [(limit,)] = self.execute("SELECT current_setting('memory_limit')")
         self.notes = (f"DuckDB may use {limit} of memory (memory_limit); {MEMORY} sets another limit",)
 
     def close(self) -> None:
@@ -85,6 +98,8 @@ class DuckDBTarget(Counted):
 
     def begin(self, tables: Sequence[str] | None = None) -> None:
         """Begin a transaction."""
+        if self._rows - self._counted >= _ROWS_A_STEP:
+            self._limit(_memory(self._rows))
         self.execute("BEGIN")
 
     def commit(self) -> None:
@@ -184,6 +199,7 @@ class DuckDBTarget(Counted):
     def insert(self, table: Table, batch: Any) -> None:
         """Insert rows in order. Raises ConstraintRefused."""
         self._with_batch(batch, self._insert_sql(table))
+        self._rows += len(batch)
 
     def upsert(self, table: Table, batch: Any) -> None:
         """Insert rows or overwrite those with the same key. Raises ConstraintRefused."""
@@ -217,10 +233,11 @@ class DuckDBTarget(Counted):
         return found
 
 
-def _memory() -> str:
-    """Give DuckDB's limit: a gibibyte, which holds the index of twenty million keys, or half of a small machine."""
+def _memory(rows: int) -> str:
+    """Give DuckDB's limit with so many rows in its tables; without one from the environment half of the machine at most."""
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    return os.environ.get(MEMORY) or f"{min(_DEFAULT_MEMORY, half) >> 20}MiB"
+    wanted = _MEMORY + max(0, rows - _ROWS_WITHIN) * _MEMORY_A_ROW
+    return os.environ.get(MEMORY) or f"{min(wanted, half) >> 20}MiB"
 
 
 def _list(names: Sequence[str]) -> str:
