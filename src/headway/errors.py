@@ -21,7 +21,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 
 class HeadwayError(Exception):
@@ -191,3 +191,8 @@ def handed_over(value: Any) -> Any:
     if type(value) is list and Kept in set(map(type, value)):
         return [handed_over(each) for each in value]
     return value
+
+
+def raise_clean(error: BaseException) -> NoReturn:
+    """Raise `error` with its own cause, not with what is being handled around it."""
+    raise error from error.__cause__

@@ -10,12 +10,11 @@ import contextvars
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import wait
 from time import perf_counter
-from typing import Any, Generic, NoReturn, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from headway.core.plan import Plan
-from headway.errors import Failure, HeadwayError, RunError
+from headway.errors import Failure, HeadwayError, RunError, raise_clean
 from headway.how import How
 from headway.io.deadletter import Letters
 from headway.page import Page
@@ -27,7 +26,7 @@ from headway.run.outlet import Discard, LoopOutlet, ThreadOutlet
 from headway.run.recording import RecordingDriver
 from headway.run.source import open_rows
 from headway.run.stop import SignalStops, Terminated
-from headway.run.study import Effect, checked_study
+from headway.studying import Studying
 from headway.watch.plan import Plan as ShownPlan
 from headway.watch.progress import Progress
 from headway.watch.recorder import Recorder
@@ -35,15 +34,10 @@ from headway.watch.report import Report, make_report, undisturbed
 
 T = TypeVar("T")
 
-STUDY_S = 10.0
-"""Of the study that an option asks for."""
-ASIDE_S = 1.0
-"""How long a run that has ended waits for it to see that."""
-
 _inside: contextvars.ContextVar[Any] = contextvars.ContextVar("headway_run", default=None)
 
 
-class Run(Generic[T]):
+class Run(Studying, Generic[T]):
     """A run of a pipeline. Made by `Pipeline.open` and `Pipeline.start`.
 
     In a `with` block it runs on a loop in a thread of its own, in an `async with` block on the
@@ -53,8 +47,7 @@ class Run(Generic[T]):
     """
 
     def __init__(self, plan: Plan, source: Any, name: str, how: How, size: Any, packed: dict[str, bytes]) -> None:
-        if how.study is not None:
-            checked_study(plan, *how.study)
+        super().__init__(plan, how)
         self._plan, self._source, self._name, self._how = plan, source, name, how
         self._size, self._packed = size, packed
         self._driver: Driver | None = None
@@ -70,9 +63,6 @@ class Run(Generic[T]):
         self.shown: Callable[[Report], Report] = lambda report: report
         """How its page shows a report of it: as it is, or in the units of what it is part of."""
         self._iterated = False
-        self._aside: threading.Thread | None = None
-        self._notes: list[str] = []
-        """What studies have found."""
         self._sink = plan.stages[-1].spec.kind != "consume"
 
     # ---- starting
@@ -95,11 +85,7 @@ class Run(Generic[T]):
         )  # fmt: skip
         if isinstance(self._driver, RecordingDriver):
             self._driver.notes = tuple(notes)
-        if self._how.study is not None:
-            self._aside = threading.Thread(
-                target=self._study_aside, args=self._how.study, name=f"headway-{self._name}-study", daemon=True
-            )
-            self._aside.start()
+        self._study_aside()
         return self._driver
 
     def _set_aside(self, failure: Failure) -> str | None:
@@ -260,37 +246,6 @@ class Run(Generic[T]):
         if self._driver is not None and not self.ended:
             self._driver.scale(stage, workers)
 
-    def study(self, stage: str, speedup: float = 0.5, seconds: float = 10.0) -> Effect:
-        """Measure what the run would give if calls of `stage` were shorter by the share `speedup`; returns after about `seconds`.
-
-        Meanwhile everything else is made slower now and then, by as much as shows it; what comes out is the same.
-        Raises PlanError for what cannot be studied, and HeadwayError where the run ends first, or too few rows come out.
-        """
-        self._refuse_inside()
-        if self._thread is None and self._task is not None:
-            raise HeadwayError("this run is on an event loop: use `await run.study_async(...)`")
-        return self._studied(stage, speedup, seconds)
-
-    async def study_async(self, stage: str, speedup: float = 0.5, seconds: float = 10.0) -> Effect:
-        """As `study`, without blocking the caller's loop."""
-        self._refuse_inside()
-        return await asyncio.to_thread(self._studied, stage, speedup, seconds)
-
-    def _studied(self, stage: str, speedup: float, seconds: float) -> Effect:
-        found = self.driver.study(stage, speedup, seconds)
-        while not wait([found], timeout=0.1).done:
-            if self.ended:
-                raise HeadwayError("the run ended before the study did")
-        effect = found.result()
-        self._notes.append(str(effect))
-        return effect
-
-    def _study_aside(self, stage: str, speedup: float) -> None:
-        try:
-            self._studied(stage, speedup, STUDY_S)
-        except HeadwayError as error:
-            self._notes.append(f"{stage} was not studied: {error}")
-
     def _ask(self, mode: Mode, timeout: float | None) -> None:
         if self._driver is not None and not self.ended:
             self._driver.ask(mode, timeout)
@@ -366,8 +321,7 @@ class Run(Generic[T]):
             self._thread.join(timeout)
 
     def _close_files(self) -> None:
-        if self._aside is not None:
-            self._aside.join(ASIDE_S)
+        self._end_study()
         self._letters.close()
         self._checkpoint.close()
         if self._recorder is not None:
@@ -444,8 +398,3 @@ class Run(Generic[T]):
             raise_clean(self._with_report(error))
         if self._driver is not None and self._driver.aborted:
             raise_clean(self._with_report(RunError(f"the run was aborted: {self.report.summary}")))
-
-
-def raise_clean(error: BaseException) -> NoReturn:
-    """Raise `error` with its own cause, not with what is being handled around it."""
-    raise error from error.__cause__

@@ -7,11 +7,11 @@ from time import perf_counter
 from typing import Any, Generic, TypeVar
 
 from headway.core.plan import Plan
+from headway.errors import raise_clean
 from headway.how import How
 from headway.io.deadletter import Letters
 from headway.run.inline import InlineDriver, ignored_by_inline, on_this_thread
 from headway.run.outlet import take_one
-from headway.running import raise_clean
 from headway.watch.progress import Progress
 from headway.watch.report import Report, make_report, undisturbed
 

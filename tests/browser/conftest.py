@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,6 +59,10 @@ class Held:
         return value
 
 
+SETTLED_S = 0.3
+"""A run that can go on goes on within this time."""
+
+
 class Live(SimpleNamespace):
     """A run with its page: `run`, `held`, `client`, `url`, `path` of its interface, `written` (what the sink took)."""
 
@@ -69,7 +74,11 @@ class Live(SimpleNamespace):
         full = lambda data: data["snapshot"]["reorder"][0]["window_used"] >= data["snapshot"]["reorder"][0]["window"]
         with self.client.events(f"{self.path}/events") as events:
             events.until("snapshot", full)
-        return self.snapshot()
+        before: dict[str, Any] = {}
+        while (now := self.snapshot())["items"] != before:  # the window may have been full on the way, too
+            before = now["items"]
+            time.sleep(SETTLED_S)
+        return now
 
 
 @pytest.fixture

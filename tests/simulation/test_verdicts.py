@@ -268,3 +268,17 @@ def test_times_are_drawn_so_that_a_short_simulation_has_the_mean_that_was_measur
             3.9, rel=0.11
         )  # drawn one by one, it would be 12% off or more now and then
         assert sorted(set(drawn)) == pytest.approx([2.0, 40.0])
+
+
+@pytest.mark.slow  # a machine that is busy with other tests has another bottleneck
+def test_what_processes_would_give_a_stage_that_computes_is_predicted():
+    def computes(row: int) -> int:
+        return sum(range(40_000)) + row
+
+    report = Pipeline(range(400)).map(computes, name="work", workers=2).to(str, name="end").run()
+    assert report.bottleneck.verdict == "gil_limited"
+    [row] = report.what_if
+    cores = report.to_dict()["model"]["cores"]
+    assert row["change"] == f'work on="process", workers={cores}'
+    assert row["low"] < row["rate"] < row["high"]
+    assert row["rate"] > report.rate

@@ -155,7 +155,7 @@ def test_what_cannot_be_studied_is_refused(stage: str, speedup: float, seconds: 
 
 
 def test_an_option_studies_beside_the_run_and_the_report_has_what_was_found(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("headway.running.STUDY_S", 1.0)
+    monkeypatch.setattr("headway.studying.STUDY_S", 1.0)
     report = Pipeline(range(1500)).map(wait(1), name="a").run(study=("a", 0.5))
     assert "with calls of a 50% shorter about" in report.advice[-1]
     report = Pipeline(range(20)).map(wait(1), name="a").run(study=("a", 0.5))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headway.watch.ceilings import Ceiling, shared_ceilings, slot_ceiling, told_rate
+from headway.watch.ceilings import BUSY_CPU, Ceiling, cpu_s, shared_ceilings, slot_ceiling, told_rate, told_s, visits_of
 
 Simulator = Callable[[Mapping[str, Any], Mapping[str, int], int], float | None]
 """(the figures of a report, workers by stage, seed) -> rows a second in steady state; None where it cannot be built."""
@@ -20,6 +20,10 @@ simulator: list[Simulator] = []
 
 SEEDS = 3
 LEAST_ERROR = 0.05
+BESIDE_HANDING_OVER = 0.85
+"""Share of the processors that is left for calls where all of them are busy."""
+PROCESS_ERROR = 0.15
+"""Of a prediction for processes, which nothing was measured of."""
 NEAR = 0.99
 """A target counts as reached from this share of it."""
 MOST_WORKERS = 4096
@@ -85,6 +89,11 @@ class Predictor:
     def rate(self) -> float:
         """What was measured: rows a second."""
         return self._rate or 0.0
+
+    @property
+    def cores(self) -> int:
+        """Processors of the machine that was measured."""
+        return int(self._model["cores"])
 
     def scalable(self) -> list[str]:
         """Stages whose number of workers may be changed."""
@@ -161,6 +170,29 @@ class Predictor:
             named.because,
         )
 
+    def in_processes(self, name: str) -> Prediction:
+        """The rate if stage `name` computed in as many processes as there are processors.
+
+        Calls that compute take a processor for as long as they take; a share of it goes into handing over.
+        """
+        before, workers = next(stage for stage in self._stages if stage["name"] == name), self.cores
+        moved = {
+            **before, "on": "process", "workers": workers, "slots": float(workers),
+            "capacity": before["capacity"] * workers / before["slots"],
+        }  # fmt: skip
+        stages = [moved if stage is before else stage for stage in self._stages]
+        found = [c for s in stages if (c := slot_ceiling(s)) is not None] + shared_ceilings(stages, self._model)
+        spent = sum(
+            max(cpu_s(s, self._model), s["service"]["mean"] * visits_of(s) * (s["cpu"] > BUSY_CPU * s["busy"]))
+            for s in stages
+        )
+        found.append(
+            Ceiling(self.cores / spent, "core_limited", name, f"a row needs {told_s(spent)} of {self.cores} processors")
+        )
+        low = min(found, key=lambda ceiling: ceiling.rate)
+        rate = BESIDE_HANDING_OVER * low.rate
+        return Prediction(rate, rate * (1 - PROCESS_ERROR), rate * (1 + PROCESS_ERROR), low.stage, low.because)
+
     def workers_for(self, target: float) -> dict[str, int] | Unreachable:
         """The fewest workers that reach `target` rows a second, by stage: those whose number changes."""
         workers: dict[str, int] = {}
@@ -202,6 +234,18 @@ def changes(predictor: Predictor, *, simulated: bool) -> list[dict[str, Any]]:
     reached = predictor.rate
     for _ in range(3):
         low = predictor.ceilings(tried)[0]
+        if low.verdict == "gil_limited" and not tried:
+            made = predictor.in_processes(low.stage)
+            if made.rate > 1.03 * reached:
+                rows.append(
+                    _row(
+                        f'{low.stage} on="process", workers={predictor.cores}',
+                        {low.stage: predictor.cores},
+                        made,
+                        predictor,
+                    )
+                )
+            break
         if low.verdict not in ("stage_limited", "sink_limited") or low.stage not in predictor.scalable():
             break
         rest = [c.rate for c in predictor.ceilings(tried) if c.stage != low.stage or c.verdict != low.verdict]
@@ -209,13 +253,16 @@ def changes(predictor: Predictor, *, simulated: bool) -> list[dict[str, Any]]:
         most = min(rest, default=2 * low.rate)
         tried[low.stage] = max(now + 1, min(8 * now, -int(-now * min(most, 8 * low.rate) // low.rate)))
         made = predictor.predict(tried, seeds=seeds)
-        gain = made.rate / predictor.rate - 1
         if made.rate < 1.03 * reached:
             break
         reached = made.rate
         told = ", ".join(f"{name}={count}" for name, count in tried.items())
-        rows.append({
-            "change": f"workers: {told}", "workers": dict(tried), "rate": made.rate, "low": made.low, "high": made.high,
-            "gain": gain, "next_bottleneck": made.next_bottleneck,
-        })  # fmt: skip
+        rows.append(_row(f"workers: {told}", dict(tried), made, predictor))
     return rows
+
+
+def _row(change: str, workers: dict[str, int], made: Prediction, predictor: Predictor) -> dict[str, Any]:
+    return {
+        "change": change, "workers": workers, "rate": made.rate, "low": made.low, "high": made.high,
+        "gain": made.rate / predictor.rate - 1, "next_bottleneck": made.next_bottleneck,
+    }  # fmt: skip
