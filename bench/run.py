@@ -16,6 +16,7 @@ EXPERIMENTS = (
     "staircase",
     "simulation",
     "study",
+    "meters",
     "journal",
     "import_job",
     "import_columns",

@@ -139,7 +139,7 @@ def test_a_study_is_asked_for_with_a_button_and_told_with_its_interval(page, cap
         time.sleep(0.004)  # the time of a call, half of which is to go
         return value
 
-    with Pipeline(range(100_000)).map(slow, name="slow").to(len, name="end").open(ui=True) as run:
+    with Pipeline(range(100_000)).map(slow, name="slow").to(str, name="end").open(ui=True) as run:
         page.goto(address(capfd))
         page.get_by_role("button", name="Measure slow at half its time").click()
         expect(page.locator(".whatif")).to_contain_text("Measuring for ten seconds")
