@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import os
-import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +22,7 @@ import import_rules
 from headway import Reject
 from headway.cli.demo_data import write_bookings
 from headway.importer.job import import_file
-from import_pool import pool_sqlite
+from import_pool import Part, into_sqlite, pool_sqlite
 from measure import Table, interleave, median
 
 ROWS = int(os.environ.get("HEADWAY_BENCH_ROWS", "1000000"))
@@ -34,10 +33,8 @@ POSTGRES_TARGET = 1 / 1.35
 AIMS = {"SQLite": 1.8, "PostgreSQL": 1.5, "DuckDB": 1.6}
 sys.path.append(str(Path(__file__).parents[1] / "tests"))  # the server that the tests start
 
-Parts = tuple[list[tuple[Any, ...]], dict[str, tuple[Any, ...]], list[tuple[int, str, str]]]
 
-
-def plain_parts(path: Path, seen: set[int]) -> Iterator[Parts]:
+def plain_parts(path: Path, seen: set[int]) -> Iterator[Part]:
     """Ledger rows, latest balances and rejects of 50,000 records at a time."""
     customers = import_rules.setup()
     ledger, balances, rejects = list[tuple[Any, ...]](), dict[str, tuple[Any, ...]](), list[tuple[int, str, str]]()
@@ -67,27 +64,7 @@ def plain_parts(path: Path, seen: set[int]) -> Iterator[Parts]:
 
 def plain_sqlite(source: Path, folder: Path) -> int:
     """The plain loop into SQLite."""
-    connection = sqlite3.connect(folder / "plain.db", isolation_level=None)
-    connection.executescript(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -65536;"
-        "CREATE TABLE ledger (entry INTEGER PRIMARY KEY, account TEXT, booked TEXT, amount TEXT, balance TEXT,"
-        " note TEXT, country TEXT, amount_eur TEXT, fingerprint TEXT);"
-        "CREATE TABLE balances (account TEXT PRIMARY KEY, balance TEXT, entry INTEGER) WITHOUT ROWID;"
-        "CREATE TABLE rejects (line INTEGER, reason TEXT, raw TEXT);"
-    )
-    for ledger, balances, rejects in plain_parts(source, set()):
-        connection.execute("BEGIN")
-        connection.executemany("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", ledger)
-        connection.executemany(
-            "INSERT INTO balances VALUES (?, ?, ?) ON CONFLICT (account) DO UPDATE"
-            " SET balance = excluded.balance, entry = excluded.entry",
-            balances.values(),
-        )
-        connection.executemany("INSERT INTO rejects VALUES (?, ?, ?)", rejects)
-        connection.execute("COMMIT")
-    count: int = connection.execute("SELECT count(*) FROM ledger").fetchone()[0]
-    connection.close()
-    return count
+    return into_sqlite(plain_parts(source, set()), folder / "plain.db")
 
 
 def plain_duckdb(source: Path, folder: Path) -> int:

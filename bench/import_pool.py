@@ -12,7 +12,7 @@ import csv
 import io
 import multiprocessing
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,9 @@ WORKERS = 2
 
 Parsed = tuple[list[tuple[Any, ...]], dict[str, tuple[Any, ...]], list[tuple[int, str, str]], int, list[int]]
 """Ledger rows, latest balances, rejects by line of the piece, number of lines, and the line of each ledger row."""
+
+Part = tuple[list[tuple[Any, ...]], dict[str, tuple[Any, ...]], list[tuple[int, str, str]]]
+"""What is written together: ledger rows, latest balances, rejects by line."""
 
 _customers: dict[str, Any] = {}
 
@@ -74,9 +77,7 @@ def parse(piece: bytes) -> Parsed:
     return ledger, balances, rejects, line, lines
 
 
-def in_order(
-    source: Path,
-) -> Iterator[tuple[list[tuple[Any, ...]], dict[str, tuple[Any, ...]], list[tuple[int, str, str]]]]:
+def in_order(source: Path) -> Iterator[Part]:
     """Give what is to be written, 50,000 rows or a little more at a time."""
     seen, base = set[int](), 2
     ledger, balances, rejects = list[tuple[Any, ...]](), dict[str, tuple[Any, ...]](), list[tuple[int, str, str]]()
@@ -107,7 +108,12 @@ def in_order(
 
 def pool_sqlite(source: Path, folder: Path) -> int:
     """The pool into SQLite."""
-    connection = sqlite3.connect(folder / "pool.db", isolation_level=None)
+    return into_sqlite(in_order(source), folder / "pool.db")
+
+
+def into_sqlite(parts: Iterable[Part], path: Path) -> int:
+    """Write parts in bulk, each in a transaction; give the rows of the ledger."""
+    connection = sqlite3.connect(path, isolation_level=None)
     connection.executescript(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -65536;"
         "CREATE TABLE ledger (entry INTEGER PRIMARY KEY, account TEXT, booked TEXT, amount TEXT, balance TEXT,"
@@ -115,7 +121,7 @@ def pool_sqlite(source: Path, folder: Path) -> int:
         "CREATE TABLE balances (account TEXT PRIMARY KEY, balance TEXT, entry INTEGER) WITHOUT ROWID;"
         "CREATE TABLE rejects (line INTEGER, reason TEXT, raw TEXT);"
     )
-    for ledger, balances, rejects in in_order(source):
+    for ledger, balances, rejects in parts:
         connection.execute("BEGIN")
         connection.executemany("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", ledger)
         connection.executemany(

@@ -19,12 +19,12 @@ WAIT_S = 0.002
 
 
 def wait(value: int) -> int:
-    time.sleep(random.Random(value).uniform(0, WAIT_S))
+    time.sleep(random.Random(value).uniform(0, WAIT_S))  # the delay that the scenario names
     return value
 
 
 async def wait_async(value: int) -> int:
-    await asyncio.sleep(random.Random(value).uniform(0, WAIT_S))
+    await asyncio.sleep(random.Random(value).uniform(0, WAIT_S))  # the same
     return value
 
 

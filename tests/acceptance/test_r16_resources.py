@@ -170,6 +170,6 @@ def test_a_set_up_that_holds_its_process_is_killed_with_it():
             [1],
             uses,
             "process",
-            setup=lambda: time.sleep(1000),
+            setup=lambda: time.sleep(1000),  # hangs until it is killed: no event reaches a child
             setup_timeout=0.2,  # hangs: its limit is what is tried
         ).collect()  # hangs until it is killed

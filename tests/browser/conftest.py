@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,10 +58,6 @@ class Held:
         return value
 
 
-SETTLED_S = 0.3
-"""A run that can go on goes on within this time."""
-
-
 class Live(SimpleNamespace):
     """A run with its page: `run`, `held`, `client`, `url`, `path` of its interface, `written` (what the sink took)."""
 
@@ -71,14 +66,17 @@ class Live(SimpleNamespace):
 
     def standing(self) -> dict[str, Any]:
         """Its snapshot once it can go no further: the window is used up behind the awaited item."""
-        full = lambda data: data["snapshot"]["reorder"][0]["window_used"] >= data["snapshot"]["reorder"][0]["window"]
+        seen: list[Any] = [None]
+
+        def stands(data: dict[str, Any]) -> bool:
+            """The window is full, and was so with the same rows at the look before: on the way it may be full, too."""
+            gate, items = data["snapshot"]["reorder"][0], data["snapshot"]["items"]
+            seen.append(items)
+            return gate["window_used"] >= gate["window"] and seen[-2] == items
+
         with self.client.events(f"{self.path}/events") as events:
-            events.until("snapshot", full)
-        before: dict[str, Any] = {}
-        while (now := self.snapshot())["items"] != before:  # the window may have been full on the way, too
-            before = now["items"]
-            time.sleep(SETTLED_S)
-        return now
+            events.until("snapshot", stands)
+        return self.snapshot()
 
 
 @pytest.fixture

@@ -127,6 +127,7 @@ def test_a_setting_for_no_stage_names_the_stages(command):
 
 def test_a_study_of_a_stage_is_in_the_report(command, monkeypatch):
     monkeypatch.setattr("headway.studying.STUDY_S", 1.0)
+    # The sleep is the service time: how long calls take is what is studied.
     (Path.cwd() / "slow_jobs.py").write_text(
         "import time\nfrom headway import Pipeline\n"
         "pipeline = Pipeline(range(1500)).map(lambda n: time.sleep(0.001), name='slow').to(str)\n"

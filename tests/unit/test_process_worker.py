@@ -292,7 +292,7 @@ def test_a_set_up_that_takes_too_long_is_told_once_and_its_process_ended():
     with Hands(
         lambda value, _: value,
         opens=False,
-        setup=lambda: time.sleep(1000),
+        setup=lambda: time.sleep(1000),  # hangs until it is killed: no event reaches a child
         setup_timeout=0.1,  # hangs: its limit is tried
     ) as hands:  # hangs until it is killed
         why = hands.heard.wait("broken")

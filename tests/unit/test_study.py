@@ -90,7 +90,7 @@ def test_a_studied_run_gives_what_it_gives_without(on: str):
     async def wait_async(row: int) -> int:
         import asyncio
 
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0.002)  # a service time: how long calls take is what is studied
         return row
 
     slow = wait_async if on == "task" else wait(2)

@@ -183,8 +183,9 @@ class Predictor:
         stages = [moved if stage is before else stage for stage in self._stages]
         found = [c for s in stages if (c := slot_ceiling(s)) is not None] + shared_ceilings(stages, self._model)
         spent = sum(
-            max(cpu_s(s, self._model), s["service"]["mean"] * visits_of(s) * (s["cpu"] > BUSY_CPU * s["busy"]))
+            max(cpu_s(s, self._model), slot_s * ((s["cpu"] or 0.0) > BUSY_CPU * s["busy"]))
             for s in stages
+            if (slot_s := (s["service"]["mean"] or 0.0) * visits_of(s))
         )
         found.append(
             Ceiling(self.cores / spent, "core_limited", name, f"a row needs {told_s(spent)} of {self.cores} processors")
@@ -234,7 +235,7 @@ def changes(predictor: Predictor, *, simulated: bool) -> list[dict[str, Any]]:
     reached = predictor.rate
     for _ in range(3):
         low = predictor.ceilings(tried)[0]
-        if low.verdict == "gil_limited" and not tried:
+        if low.verdict == "gil_limited" and not tried and low.stage in predictor.scalable():
             made = predictor.in_processes(low.stage)
             if made.rate > 1.03 * reached:
                 rows.append(
