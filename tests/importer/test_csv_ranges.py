@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,11 @@ from headway.importer.parse import ParseJob, RangeParser
 from headway.importer.rowstep import RowJob
 from headway.io import text_file
 from headway.io.columns import Text
+from headway.io.csv_arrow import columns
 from headway.io.csv_ends import record_end
+from headway.io.csv_file import CsvFile
 from headway.io.csv_format import CsvFormat
+from headway.io.ranges import Found, Range
 from headway.io.table import Column, Table
 from support.importing import ranges_of
 
@@ -129,6 +133,60 @@ def test_what_csv_writes_is_read_back_by_ranges(
     path = tmp_path / "written.csv"
     path.write_bytes(text.getvalue().encode())
     assert [record for *_, record in in_ranges(path, CsvFormat(), range_bytes)] == rows
+
+
+FIELDS = st.one_of(
+    st.sampled_from([b"", b"a", b"bc d", b'"x"', b'"a,b"', b'"a""b"', b'"a\nb"', b'"\n\n"', b'"a\r\nb"', b'""']),
+    st.sampled_from([b"\xff", b"\xc3\xa9", b"\xe2\x80", b"\x00", b" a", "\u2028".encode()]),
+)
+USUAL_ROWS = st.lists(st.lists(FIELDS, min_size=1, max_size=4).map(b",".join), max_size=30)
+
+
+@settings(max_examples=600, deadline=None)
+@given(rows=USUAL_ROWS, ending=st.sampled_from([b"\n", b"\r\n"]), closed=st.booleans(), last=st.booleans())
+def test_arrow_reads_what_the_parser_reads_that_reads_everything(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[bytes], ending: bytes, closed: bool, last: bool
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "usual.csv"
+    path.write_bytes(b"a,b,c\n")
+    with closing(ranges_of(path)) as source:
+        [file] = source.files
+    assert isinstance(file, CsvFile)
+    data = ending.join(rows) + ending * (closed or not last)
+    span = Range(0, 0, 6, 6 + len(data), 2, first=False, last=last)
+    quick, whole = Found(), Found()
+    chunks = list(file.chunks(data, span, quick))
+    expected = list(file.records(data, span, whole))
+    given = [
+        (source, list(record))
+        for chunk in chunks
+        for source, *record in zip(chunk.sources, *chunk.columns, strict=True)
+    ]
+    assert given == [(number, list(record)) for number, record in expected]
+    assert (quick.records, quick.lines, quick.faults) == (whole.records, whole.lines, whole.faults)
+    assert list(quick.blanks) == list(whole.blanks)
+    lines = [[found.layout.line_of(record) for record in range(found.records)] for found in (quick, whole)]
+    assert lines[0] == lines[1]
+
+
+def test_arrow_reads_a_file_as_others_write_it() -> None:
+    data = b'1,x,"say ""hello"""\n2,"a\nb",\n3,y\n4,\xff,z\r\n5,,"z"'
+    found = columns(data, CsvFormat(), 3)
+    assert found is not None
+    assert [list(column) for column in found.columns] == [["1", "2", "5"], ["x", "a\nb", ""], ['say "hello"', "", "z"]]
+    assert found.faults == {
+        2: ("too_few_fields", "2 fields, expected 3"),
+        3: ("bad_encoding", "byte \\xff is not utf-8"),
+    }
+    assert [found.layout.line_of(record) for record in range(5)] == [0, 1, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b'a,b"c,d\n', b'a,"b"c,d\n', b"a,b,c\rd,e,f\n", b"a,b,c\n\nd,e,f\n", b'a,b,"c\n', b"\xef\xbb\xbfa,b,c\n", b""],
+)
+def test_what_parsers_read_differently_is_left_to_the_one_that_reads_everything(data: bytes) -> None:
+    assert columns(data, CsvFormat(), 3) is None
 
 
 @pytest.mark.parametrize(

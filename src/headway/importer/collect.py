@@ -7,11 +7,13 @@ other tables with it. What does not belong here: reading records, calling the ro
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from headway.importer.rowfunction import Rows, is_stream
+from headway.io.chunk import without
 from headway.io.table import Table
 from headway.io.target import Codec
 
@@ -29,10 +31,6 @@ class TableRows(NamedTuple):
 
     payload: Any
     sources: array[int]
-
-
-Taker = tuple[int, Callable[[tuple[Any, ...]], None], Callable[[int], None]]
-NO_TAKER: Taker = (-1, lambda _: None, lambda _: None)
 
 
 class Collector:
@@ -84,12 +82,31 @@ class Collector:
             raise Unfit("unknown_table", f"{what}; there are {names}, for headway.rows(...)")
         return shaper
 
-    @property
-    def takers(self) -> Mapping[str, Taker]:
-        """For each table its number of columns, and what takes a row of the usual form and its record's number."""
-        return {
-            name: (shaper.width, shaper.rows.append, shaper.records.append) for name, shaper in self._shapers.items()
-        }
+    def add_alike(self, sources: Sequence[int], outputs: Sequence[Any]) -> bool:
+        """Take outputs that are all of one usual form at once; False, and none is taken, if they are not.
+
+        That is: for each record one row, a tuple or a mapping, of the default table or of the same tables.
+        """
+        kinds = {*map(type, outputs)}
+        if kinds != {Rows}:
+            return self._default is not None and bool(outputs) and self._add_tables({self._default: outputs}, sources)
+        first = [name for name in outputs[0] if name in self._shapers]
+        if not first or {*map(len, outputs)} != {len(first)}:
+            return False
+        try:
+            tables = {self._shapers[name]: list(map(itemgetter(name), outputs)) for name in first}
+        except KeyError:
+            return False
+        return self._add_tables(tables, sources)
+
+    def _add_tables(self, tables: Mapping[_Shaper, Sequence[Any]], sources: Sequence[int]) -> bool:
+        shaped = {shaper: found for shaper, rows in tables.items() if (found := shaper.alike(rows)) is not None}
+        if len(shaped) < len(tables):
+            return False
+        for shaper, rows in shaped.items():
+            shaper.rows += rows
+            shaper.records += sources
+        return True
 
     def _add_rows(self, record: int, tables: Mapping[str, Any]) -> int:
         count = 0
@@ -116,16 +133,17 @@ class Collector:
 
     def settle(self) -> None:
         """Convert and encode what was collected, while it is still near the processor, and let go of it."""
-        stored = {name: shaper.take(self._unfit) for name, shaper in self._shapers.items() if shaper.records}
+        unfit: dict[int, Unfit] = {}
+        stored = {name: shaper.take(unfit) for name, shaper in self._shapers.items() if shaper.records}
         for name, (columns, sources) in stored.items():
             shaper = self._shapers[name]
-            if self._unfit:
-                kept = [index for index, record in enumerate(sources) if record not in self._unfit]
-                columns = [self._codec.select(column, kept) for column in columns]
-                sources = array("q", [sources[index] for index in kept])
+            if lost := [row for record in sorted(unfit) for row in rows_of(sources, record)]:
+                columns = [self._codec.without(column, lost) for column in columns]
+                sources = array("q", without(sources, lost))
             if sources:
                 shaper.parts.append(self._codec.pack(shaper.table, columns))
                 shaper.packed.extend(sources)
+        self._unfit.update(unfit)
 
     def take(self) -> tuple[dict[str, TableRows], dict[int, Unfit]]:
         """Give all rows collected so far, encoded, without those of the records that are given as unfit."""
@@ -156,6 +174,18 @@ class _Shaper:
     def add(self, record: int, row: Any) -> None:
         self.rows.append(row if type(row) is tuple and len(row) == self.width else self._shape(row))
         self.records.append(record)
+
+    def alike(self, rows: Sequence[Any]) -> Sequence[tuple[Any, ...]] | None:
+        """Give rows, all tuples or all dicts with a value for each column, as tuples; None if they are not."""
+        kinds = {*map(type, rows)}
+        if kinds not in ({tuple}, {dict}) or {*map(len, rows)} != {self.width}:
+            return None
+        if kinds == {tuple}:
+            return rows
+        try:
+            return list(map(self._get, rows))
+        except KeyError:
+            return None
 
     def add_columns(self, sources: array[int], columns: Sequence[Sequence[Any]]) -> None:
         """Take whole columns; of one range either these or rows."""
@@ -210,29 +240,27 @@ class _Shaper:
         if columns is None:
             columns = list(zip(*self.rows, strict=True))
         self._columns = None
-        self.rows.clear()  # the lists stay the same: `takers` hold on to them
-        self.records.clear()
+        self.rows, self.records = [], []
         return self._store(columns, sources, unfit), sources
 
     def _store(self, given: Sequence[Sequence[Any]], sources: Sequence[int], unfit: dict[int, Unfit]) -> list[Any]:
         """Give the columns as the target has them; note in `unfit` the first fault of each record."""
         columns = []
         for column, values in zip(self.table.columns, given, strict=True):
-            stored = self._codec.quick(column.type, values)
-            if stored is None:
-                fitting, misfits = column.type.fit(values)
-                for index, what in misfits.items():
-                    unfit.setdefault(sources[index], Unfit(f"bad_{column.type.kind}", f"column {column.name}: {what}"))
-                if column.required and None in fitting:
-                    reason = "null_key" if column.name in self.table.key else "constraint"
-                    for index, value in enumerate(fitting):
-                        if value is None:
-                            unfit.setdefault(sources[index], Unfit(reason, f"column {column.name} must not be empty"))
-                for index, what in self._codec.unheld(column.type, fitting).items():
-                    unfit.setdefault(sources[index], Unfit(f"bad_{column.type.kind}", f"column {column.name}: {what}"))
-                stored = self._codec.store(column.type, fitting)
+            stored, misfits, nulls = self._codec.fit(column.type, values)
+            for index, what in misfits.items():
+                unfit.setdefault(sources[index], Unfit(f"bad_{column.type.kind}", f"column {column.name}: {what}"))
+            if column.required:
+                reason = "null_key" if column.name in self.table.key else "constraint"
+                for index in nulls:
+                    unfit.setdefault(sources[index], Unfit(reason, f"column {column.name} must not be empty"))
             columns.append(stored)
         return columns
+
+
+def rows_of(sources: array[int], record: int) -> range:
+    """Give the rows that came from a record; `sources` ascend."""
+    return range(bisect_left(sources, record), bisect_right(sources, record))
 
 
 def _check_row(row: Any) -> None:

@@ -79,7 +79,7 @@ class RangeParser:
         reader = self._reader_of(span.file)
         data, found = reader.read(span), Found()
         faults, filtered = dict[int, Fault](), array("q")
-        self._step.offer(reader.records(data, span, found), faults, filtered, known)
+        self._step.offer(reader.chunks(data, span, found), faults, filtered, known)
         tables = self._step.take(faults)
         faults.update((record, Fault("parse", *why)) for record, why in found.faults.items())
         rejects: list[RejectedRow] = []
@@ -87,7 +87,7 @@ class RangeParser:
             places = reader.places(data, span, found.layout, found.records)
             rejects = [RejectedRow(record, places[record], faults[record]) for record in sorted(faults)]
         return RangeResult(
-            span._replace(data=None), found.lines, found.records, found.blanks, filtered, rejects, found.layout, tables,
+            span._replace(data=None), found.lines, found.records, found.blanks, array("q", sorted(filtered)), rejects, found.layout, tables,
             2 * reader.nbytes(data),
         )  # fmt: skip
 

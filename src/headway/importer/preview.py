@@ -19,8 +19,9 @@ from headway.errors import PlanError
 from headway.importer.declare import Binding
 from headway.importer.lookup import Lookup, finder
 from headway.importer.lookup_process import found_of
-from headway.importer.rowstep import Fault, KeyStep, Known, Record, RowJob, RowStep
+from headway.importer.rowstep import Fault, KeyStep, Known, RowJob, RowStep
 from headway.importer.schema import Schema
+from headway.io.chunk import Record, chunked
 from headway.io.ranges import Ranges
 from headway.io.table import Table
 from headway.loading import where
@@ -102,10 +103,10 @@ def try_sample(
         try:
             known = _looked_up(job, records, lookups)
             before = time.perf_counter()
-            step.offer(records[:SHOWN_ROWS], faults, filtered, known)
+            step.offer(chunked(records[:SHOWN_ROWS]), faults, filtered, known)
             outputs = step.outputs(SHOWN_ROWS)
             if records[SHOWN_ROWS:]:
-                step.offer(records[SHOWN_ROWS:], faults, filtered, known)
+                step.offer(chunked(records[SHOWN_ROWS:]), faults, filtered, known)
             step.take(faults)
             seconds = time.perf_counter() - before
         finally:
@@ -140,7 +141,7 @@ def _looked_up(job: RowJob, records: Sequence[Record], lookups: Mapping[str, Loo
     if not lookups:
         return []
     keys = KeyStep(job)
-    keys.offer(records, {}, array("q"))
+    keys.offer(chunked(records), {}, array("q"))
 
     async def find() -> list[dict[Any, Known]]:
         asked = zip(lookups.values(), keys.keys, strict=True)

@@ -23,8 +23,9 @@ from headway.importer.identity import Begun
 from headway.importer.lookup import finder
 from headway.importer.lookup_process import found_of
 from headway.importer.rowfunction import load, lookups_of
-from headway.importer.rowstep import Fault, KeyStep, Known, Record, RowJob, RowStep
+from headway.importer.rowstep import Fault, KeyStep, Known, RowJob, RowStep
 from headway.importer.writer import Transaction
+from headway.io.chunk import Record, chunked
 from headway.io.ranges import Found as RangeFound
 from headway.io.ranges import Range
 from headway.io.target import Address, ConstraintRefused, Target
@@ -121,7 +122,7 @@ class _Again:
             return False
         faults, filtered = dict[int, Fault](), array("q")
         records = list(self._records([record for _, record in rejects], faults))
-        self._step.offer(records, faults, filtered, self._found(records))
+        self._step.offer(chunked(records), faults, filtered, self._found(records))
         tables = self._step.take(faults)
         batches = [
             Batch(table, self._target.decode(table, [found.payload]), _sources(found.sources))
@@ -189,7 +190,7 @@ class _Again:
         """Look up what the function needs."""
         if self._runner is None:
             return []
-        self._keys.offer(records, {}, array("q"))
+        self._keys.offer(chunked(records), {}, array("q"))
 
         async def find() -> list[dict[Any, Known]]:
             asked = zip(self._lookups.values(), self._keys.keys, strict=True)

@@ -9,22 +9,19 @@ import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from operator import itemgetter
+from itertools import chain
 from typing import Any, NamedTuple
 
 from headway.core.block import DROP
 from headway.importer.batchfunction import offer
-from headway.importer.collect import NO_TAKER, Collector, TableRows, Unfit
-from headway.importer.rowfunction import Reject, RowFunction, Rows, prepare
+from headway.importer.collect import Collector, TableRows, Unfit
+from headway.importer.rowfunction import Reject, RowFunction, prepare
 from headway.importer.schema import Field, Schema
+from headway.io.chunk import Chunk, Record, pieces, whole, without
 from headway.io.columns import ColumnType, Int, Text
 from headway.io.row import row_type
 from headway.io.table import Table
 from headway.io.target import codec
-
-Record = tuple[int, Sequence[Any]]
-"""A record's number within its range, from 0, and its fields."""
 
 
 class Fault(NamedTuple):
@@ -34,10 +31,6 @@ class Fault(NamedTuple):
     reason: str
     message: str
 
-
-ROWS_AT_ONCE = 512
-"""Records whose rows are converted and encoded together: few enough to be still near the processor, and few to look at
-one by one where one of them is out of the ordinary."""
 
 Known = tuple[Fault | None, Any]
 """What is known of a key: why it failed, or its value."""
@@ -83,7 +76,7 @@ class RowStep:
 
     def offer(
         self,
-        records: Iterable[Record],
+        chunks: Iterable[Chunk],
         faults: dict[int, Fault],
         filtered: array[int],
         found: Sequence[Mapping[Any, Known]] = (),
@@ -92,27 +85,31 @@ class RowStep:
 
         `found`: for each look-up what it knows of the range's keys.
         """
-        if self._function is None:
-            given = iter(records)
-            while some := list(islice(given, ROWS_AT_ONCE)):
-                self._collector.settle()
-                sources, columns = checked(self._schema, some, faults, self._typed)
+        if self._batched:
+            chunks = whole(chunks)
+        elif self._function is not None:
+            chunks = chain.from_iterable(map(pieces, chunks))
+        for chunk in chunks:
+            self._collector.settle()
+            if self._schema is not None:
+                chunk = checked(self._schema, chunk, faults, self._typed)
+            if not chunk.sources:
+                continue
+            if self._function is None:
+                columns = chunk.columns
                 if self._job.projection is not None:
                     columns = [columns[index] for index in self._job.projection]
-                if sources:
-                    self._collector.add_columns(sources, columns)
-            return
-        if self._batched:
-            self._call_batch(self._function, list(records), faults, filtered)
-            return
-        if self._schema is not None:
-            sources, columns = checked(self._schema, list(records), faults, self._typed)
-            columns = _with_documents(self._schema, columns)
-            records = zip(sources, zip(*columns, strict=True), strict=True)
-        if self._job.lookups:
-            self._call_with_found(self._function, records, faults, filtered, found)
-        else:
-            self._call_each(self._function.call, self._function.state, records, faults, filtered)
+                self._collector.add_columns(chunk.sources, columns)
+            elif self._batched:
+                self._call_batch(self._function, chunk, faults, filtered)
+            else:
+                if self._schema is not None:
+                    chunk = Chunk(chunk.sources, columns=_with_documents(self._schema, chunk.columns))
+                if self._job.lookups:
+                    self._call_with_found(self._function, chunk, faults, filtered, found)
+                else:
+                    records = zip(chunk.sources, chunk.rows, strict=True)
+                    self._call_each(self._function.call, self._function.state, records, faults, filtered)
 
     def outputs(self, until: int) -> dict[int, dict[str, list[dict[str, Any]]]]:
         """Give, of the records below `until`, the rows of each table that were collected, before `take`."""
@@ -146,17 +143,18 @@ class RowStep:
         )
 
     def _call_batch(
-        self, function: RowFunction, records: Sequence[Record], faults: dict[int, Fault], filtered: array[int]
+        self,
+        function: RowFunction,
+        chunk: Chunk,
+        faults: dict[int, Fault],
+        filtered: array[int],
     ) -> None:
-        sources, columns = checked(self._schema, records, faults, self._typed)
-        if not sources:
-            return
         from headway.io.arrow import store
 
         assert self._schema is not None
         fields = self._schema.fields
-        arrays = {field.name: store(field.type, values) for field, values in zip(fields, columns, strict=True)}
-        for answer in offer(lambda batch: function.call(batch, *function.state), sources, arrays):
+        arrays = {field.name: store(field.type, values) for field, values in zip(fields, chunk.columns, strict=True)}
+        for answer in offer(lambda batch: function.call(batch, *function.state), chunk.sources, arrays):
             errors = dict(answer.errors)
             try:
                 outputs = [
@@ -181,37 +179,37 @@ class RowStep:
         faults: dict[int, Fault],
         filtered: array[int],
     ) -> None:
-        row, add, settle = self._row, self._collector.add, self._collector.settle
-        takers = self._collector.takers
+        row, outputs, sources = self._row, list[Any](), array("q")
         for index, record in records:
-            if not index % ROWS_AT_ONCE:
-                settle()
             try:
-                output = call(row(record), *state)
-                if type(output) is Rows and output:
-                    # The usual form without another call: one tuple for each table.
-                    for name, given in output.items():
-                        width, take, note = takers.get(name, NO_TAKER)
-                        if type(given) is not tuple or len(given) != width:
-                            break
-                        take(given)
-                        note(index)
-                    else:
-                        continue
-                    self._collector.forget(index)
-                if output is DROP or (output is not None and not add(index, output)):
-                    filtered.append(index)
-                elif output is None:
-                    faults[index] = Fault("process", "returned None", "return DROP to leave a row out")
+                outputs.append(call(row(record), *state))
+                sources.append(index)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # whatever user code raises becomes a reject
+                faults[index] = fault_of(error)
+        if type(DROP) in {*map(type, outputs)}:
+            left_out = [place for place, output in enumerate(outputs) if output is DROP]
+            filtered.extend(sources[place] for place in left_out)
+            outputs, sources = [*without(outputs, left_out)], array("q", without(sources, left_out))
+        if not outputs or self._collector.add_alike(sources, outputs):
+            return
+        for index, output in zip(sources, outputs, strict=True):
+            if output is None:
+                faults[index] = Fault("process", "returned None", "return DROP to leave a row out")
+                continue
+            try:
+                if not self._collector.add(index, output):
+                    filtered.append(index)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # what it yields is made now
                 faults[index] = fault_of(error)
 
     def _call_with_found(
         self,
         function: RowFunction,
-        records: Iterable[Record],
+        chunk: Chunk,
         faults: dict[int, Fault],
         filtered: array[int],
         found: Sequence[Mapping[Any, Known]],
@@ -225,7 +223,7 @@ class RowStep:
             return call(row, *given, **keywords)
 
         def good() -> Iterator[Record]:
-            for index, record in records:
+            for index, record in zip(chunk.sources, chunk.rows, strict=True):
                 for name, place, values in known:
                     fault, keywords[name] = values[record[place]] if record[place] is not None else NOTHING
                     if fault is not None:
@@ -249,11 +247,16 @@ class KeyStep:
         """Nothing to close."""
 
     def offer(
-        self, records: Iterable[Record], faults: dict[int, Fault], filtered: array[int], found: object = ()
+        self, chunks: Iterable[Chunk], faults: dict[int, Fault], filtered: array[int], found: object = ()
     ) -> None:
         """Take the records of a range; those that break the schema need no value."""
-        _, columns = checked(self._schema, list(records), faults, frozenset(self._places))
-        self.keys = [dict.fromkeys(columns[place]) if columns else {} for place in self._places]
+        self.keys = [{} for _ in self._places]
+        for chunk in chunks:
+            if self._schema is not None:
+                chunk = checked(self._schema, chunk, faults, frozenset(self._places))
+            if chunk.sources:
+                for keys, place in zip(self.keys, self._places, strict=True):
+                    keys.update(dict.fromkeys(chunk.columns[place]))
         for keys in self.keys:
             keys.pop(None, None)  # an empty field has no key
 
@@ -262,24 +265,19 @@ class KeyStep:
         return {}
 
 
-def checked(
-    schema: Schema | None, records: Sequence[Record], faults: dict[int, Fault], typed: frozenset[int]
-) -> tuple[array[int], list[Sequence[Any]]]:
-    """Turn records into columns that keep the schema; records that break it become faults.
+def checked(schema: Schema, chunk: Chunk, faults: dict[int, Fault], typed: frozenset[int]) -> Chunk:
+    """Give columns that keep the schema; records that break it become faults.
 
     `typed`: the fields whose values are wanted in their type.
     """
-    sources = array("q", map(itemgetter(0), records))
-    columns: list[Sequence[Any]] = list(zip(*map(itemgetter(1), records), strict=True))
-    if schema is None or not columns:
-        return sources, columns
-    columns, broken = schema.check(columns, typed=typed)
+    sources = chunk.sources
+    columns, broken = schema.check(chunk.columns, typed=typed)
     if broken:
         faults.update((sources[index], Fault("convert", *what)) for index, what in broken.items())
-        kept = [index for index in range(len(sources)) if index not in broken]
-        sources = array("q", map(sources.__getitem__, kept))
-        columns = [[column[index] for index in kept] for column in columns]
-    return sources, columns
+        lost = sorted(broken)
+        sources = array("q", without(sources, lost))
+        columns = [without(column, lost) for column in columns]
+    return Chunk(sources, columns=columns)
 
 
 def _with_documents(schema: Schema, columns: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import PlanError
+from headway.io.chunk import TextColumn
 from headway.io.columns import ColumnType, Text, column_type
 from headway.io.ranges import Head
 from headway.io.table import Column, Unique, unique_names
@@ -87,7 +88,10 @@ class Field:
             for index, value in enumerate(values):
                 if value not in ("", None) and not fits(value if isinstance(value, str) else str(value)):
                     broken.setdefault(index, ("pattern", f"column {self.name}: {_shown(value)} is no {self.pattern}"))
-        if self.form is not None and not _all_match(self.form, values):
+        if self.form is not None and isinstance(values, TextColumn):
+            for index in values.unlike(f"|{self.form}"):
+                broken.setdefault(index, self._no_such(values[index]))
+        elif self.form is not None and not _all_match(self.form, values):
             fits = re.compile(self.form).fullmatch
             for index, value in enumerate(values):
                 if value and not fits(value):

@@ -11,11 +11,14 @@ from decimal import Decimal
 from typing import Any
 
 from headway.errors import PlanError
-from headway.io.columns import ColumnType, Exact, Int
+from headway.io.chunk import TextColumn
+from headway.io.columns import AT_ONCE, ColumnType, Exact, Int
 from headway.io.table import Table
+from headway.io.target import Fitted, fitted, marked
 
 try:
     import pyarrow as pa
+    import pyarrow.compute as pc
 except ModuleNotFoundError as missing:
     raise PlanError(f"DuckDB needs {missing.name}: pip install 'headway[import]'") from missing
 
@@ -28,15 +31,78 @@ _ARROW: Mapping[str, Callable[[], Any]] = {
     "date": pa.date32,
     "bytes": pa.binary,
 }
-_LENGTH_OF_STAMP = len("2024-01-01T00:00:00Z")
+_DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_FORMS: Mapping[str, str] = {
+    "int": "-?[0-9]+",
+    "decimal": "-?[0-9]+(?:[.][0-9]+)?",
+    "date": _DAY,
+    "timestamp": rf"{_DAY}[T ][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}Z?",
+}
 
 
-def quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
-    """Let Arrow convert columns of one Python type, whose usual forms it reads as `fit` does."""
+def fit(type: ColumnType, values: Sequence[Any]) -> Fitted:
+    """Convert and store a column."""
+    if isinstance(values, TextColumn) and (found := _fit_texts(type, values)) is not None:
+        return found
+    return fitted(type, values, quick=_quick, store=store)
+
+
+def _fit_texts(type: ColumnType, texts: TextColumn) -> Fitted | None:
+    """Let Arrow convert all texts but those that it might not read as ``type.fit`` does, or that are no value."""
+    if type.kind == "text":
+        return Fitted(texts.array, {}, ())
+    form = _form(type)
+    if form is None:
+        return None
+    unusual = texts.unlike(form)
+    usual, mask = _masked(texts.array, unusual)
+    try:
+        stored = _cast(type, usual)
+    except pa.ArrowInvalid:
+        unusual = sorted({*unusual, *_impossible(type, usual)})
+        usual, mask = _masked(texts.array, unusual)
+        stored = _cast(type, usual)
+    if not unusual:
+        return Fitted(stored, {}, ())
+    fitting, misfits = type.fit(texts.array.take(pa.array(unusual, pa.int64())).to_pylist())
+    nulls = [index for index, value in zip(unusual, fitting, strict=True) if value is None]
+    stored = pc.replace_with_mask(stored, mask, store(type, fitting))
+    return Fitted(stored, {unusual[index]: what for index, what in misfits.items()}, nulls)
+
+
+def _masked(array: Any, indices: Sequence[int]) -> tuple[Any, Any]:
+    """Give an array with NULLs at `indices`, and the mask of these."""
+    if not indices:
+        return array, None
+    mask = pa.array(marked(len(array), indices, keep=True), pa.uint8()).cast(pa.bool_())
+    return pc.if_else(mask, None, array), mask
+
+
+def _impossible(type: ColumnType, texts: Any, start: int = 0) -> list[int]:
+    """Give where texts stand that cannot be converted, and some around each."""
+    try:
+        _cast(type, texts)
+    except pa.ArrowInvalid:
+        middle = len(texts) // 2
+        if len(texts) <= AT_ONCE:
+            return list(range(start, start + len(texts)))
+        return [
+            *_impossible(type, texts.slice(0, middle), start),
+            *_impossible(type, texts.slice(middle), start + middle),
+        ]
+    return []
+
+
+def _quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
+    """Let Arrow convert columns of one Python type, whose usual forms it reads as ``type.fit`` does."""
     types = {*map(builtins.type, values)}
     try:
         if types == {str}:
-            return _quick_text(type, values)
+            texts = TextColumn(pa.array(values, pa.string()))
+            if type.kind == "text":
+                return texts.array
+            form = _form(type)
+            return _cast(type, texts.array) if form is not None and not texts.unlike(form) else None
         if types == {int} and type == Int():
             return pa.array(values, pa.int64())
         if types == {Decimal} and isinstance(type, Exact):
@@ -46,19 +112,16 @@ def quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
     return None
 
 
-def _quick_text(type: ColumnType, values: Sequence[str]) -> Any | None:
-    if type.kind == "text":
-        return pa.array(values, pa.string())
-    if isinstance(type, Exact):
-        return pa.array(values, pa.string()).cast(arrow_type(type))
-    if type == Int() and not "".join(values).strip("-0123456789"):
-        return pa.array(values, pa.string()).cast(pa.int64())
-    if type.kind == "timestamp" and {*map(len, values)} == {_LENGTH_OF_STAMP}:
-        if all(value[-1] == "Z" for value in values):
-            return pa.array(values, pa.string()).cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
-    elif type.kind == "timestamp" and {*map(len, values)} == {_LENGTH_OF_STAMP - 1}:
-        return pa.array(values, pa.string()).cast(pa.timestamp("us"))
-    return None
+def _form(type: ColumnType) -> str | None:
+    """Give how a type's values are usually written; some other spellings Arrow reads otherwise than ``type.fit``."""
+    return _FORMS.get(type.kind) if not isinstance(type, Int) or type == Int() else None
+
+
+def _cast(type: ColumnType, texts: Any) -> Any:
+    """Convert texts of the usual form. Raises ArrowInvalid."""
+    if type.kind == "timestamp" and pc.any(pc.ends_with(texts, "Z")).as_py():
+        texts = pc.replace_substring(texts, "Z", "")
+    return texts.cast(arrow_type(type))
 
 
 def store(type: ColumnType, values: Sequence[Any]) -> Any:
@@ -66,14 +129,9 @@ def store(type: ColumnType, values: Sequence[Any]) -> Any:
     return pa.array(values, arrow_type(type))
 
 
-def unheld(_type: ColumnType, _values: Sequence[Any]) -> Mapping[int, str]:
-    """Every value has a place."""
-    return {}
-
-
-def select(column: Any, indices: Sequence[int]) -> Any:
-    """Give some values of an Arrow array."""
-    return column.take(pa.array(indices, pa.int64()))
+def without(column: Any, indices: Sequence[int]) -> Any:
+    """Give all values of an Arrow array but some."""
+    return TextColumn(column).without(indices).array
 
 
 def pack(table: Table, columns: Sequence[Any]) -> Any:

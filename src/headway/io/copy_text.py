@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 from headway.io import stored_text
 from headway.io.columns import ColumnType
-from headway.io.stored_text import join, select, store
+from headway.io.stored_text import join, store, without
 from headway.io.table import Table
+from headway.io.target import Fitted, fitted
 
-__all__ = ["Part", "copy_lines", "join", "kept", "pack", "quick", "select", "store", "unheld"]
+__all__ = ["Part", "copy_lines", "fit", "join", "kept", "pack", "store", "without"]
 
 FORBIDDEN = "\x00"
 _ESCAPES = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"}  # the backslash before those that it begins
@@ -36,13 +37,18 @@ def kept(table: Table) -> list[int]:
     return sorted(table.positions(names))
 
 
-def quick(type: ColumnType, values: Sequence[Any]) -> Sequence[Any] | None:
+def fit(type: ColumnType, values: Sequence[Any]) -> Fitted:
+    """Convert and store a column; a text with a NUL does not fit."""
+    return fitted(type, values, quick=_quick, store=store, unheld=_unheld)
+
+
+def _quick(type: ColumnType, values: Sequence[Any]) -> Sequence[Any] | None:
     """Store a column of the usual form; None if a text holds a NUL."""
     stored = stored_text.quick(type, values)
     return None if stored is not None and type.kind == "text" and FORBIDDEN in "".join(stored) else stored
 
 
-def unheld(type: ColumnType, values: Sequence[Any]) -> Mapping[int, str]:
+def _unheld(type: ColumnType, values: Sequence[Any]) -> Mapping[int, str]:
     """Name texts with a NUL."""
     if type.kind != "text":
         return {}

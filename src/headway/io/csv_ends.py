@@ -22,12 +22,12 @@ def record_end(data: bytes, format: CsvFormat) -> int:
         return _parsed_end(data, format)
     quote = format.quote.encode(format.encoding) if format.quote else None
     parts = data.split(quote) if quote else [data]
-    if not _regular(parts, format.delimiter.encode(format.encoding)):
+    if not regular(parts, format.delimiter.encode(format.encoding)):
         return _parsed_end(data, format)
     return _last_break(parts, b"\n", len(data)) or _last_break(parts, b"\r", len(data) - data.endswith(b"\r"))
 
 
-def _regular(parts: list[bytes], delimiter: bytes) -> bool:
+def regular(parts: list[bytes], delimiter: bytes) -> bool:
     """Whether quotes open only at the start of a field and close only at its end.
 
     `parts` is the text between quotes; the even ones are outside of quotes if so. An empty one

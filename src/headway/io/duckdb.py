@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from headway.io.arrow import arrow_type
 from headway.io.columns import ColumnType, Exact, Int, column_type
 from headway.io.table import Table, Unique
 from headway.io.target import ConstraintRefused, Counted, ExistingColumn, ExistingTable, quoted
+from headway.machine import cores
 
 try:
     import duckdb
@@ -71,6 +73,8 @@ class DuckDBTarget(Counted):
 
     def close(self) -> None:
         """Close the connection; what was not committed is gone."""
+        with suppress(duckdb.Error):  # the workers are gone: what stands in the log is put in place with all cores
+            self._connection.execute(f"SET threads = {cores()}")
         self._connection.close()
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

@@ -88,8 +88,7 @@ class ByteEncoding(Encoding):
 
     def line_breaks(self, data: bytes) -> int:
         breaks = data.count(b"\n")
-        returns = data.count(b"\r")
-        return breaks + returns - data.count(b"\r\n") if returns else breaks
+        return breaks + data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else breaks
 
     def without_ending(self, line: bytes) -> bytes:
         return line.rstrip(b"\r\n")

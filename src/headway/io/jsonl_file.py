@@ -12,10 +12,11 @@ from decimal import Decimal
 from typing import Any
 
 from headway.errors import PlanError
+from headway.io.chunk import Record
 from headway.io.content import Content, refuse_binary
 from headway.io.encoding import Encoding, encoding_of, resolved
 from headway.io.location import Location
-from headway.io.ranges import Found, Head, Range, Record
+from headway.io.ranges import Found, Head, Range
 from headway.io.text_file import TextFile
 
 try:

@@ -6,6 +6,7 @@ JSON. What does not belong here: what a row means.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,11 +14,12 @@ from itertools import accumulate
 from typing import Any, Self
 
 from headway.errors import HeadwayError, PlanError
+from headway.io.chunk import RECORDS_AT_ONCE, Chunk, Record
 from headway.io.columns import MOST_DIGITS, Bool, ColumnType, Date, Exact, Float, Int, Text, Timestamp
 from headway.io.content import Content, Seal, opened
 from headway.io.jsonl_file import nested
 from headway.io.location import STANDARD_INPUT, Location
-from headway.io.ranges import Cut, Found, Head, Layout, Place, Range, Record
+from headway.io.ranges import Cut, Found, Head, Layout, Place, Range
 from headway.text import message
 
 try:
@@ -129,6 +131,14 @@ class ParquetReader:
         """Give every row."""
         found.lines = found.records = data.num_rows
         return enumerate(zip(*map(_values, data.columns), strict=True))
+
+    def chunks(self, data: Any, span: Range, found: Found) -> Iterator[Chunk]:
+        """Give every row, in columns."""
+        found.lines = found.records = data.num_rows
+        columns = [_values(column) for column in data.columns]
+        for start in range(0, data.num_rows, RECORDS_AT_ONCE):
+            some = [column[start : start + RECORDS_AT_ONCE] for column in columns]
+            yield Chunk(array("q", range(start, start + len(some[0]))), columns=some)
 
     def places(self, data: Any, span: Range, layout: Layout, records: int) -> Sequence[Place]:
         """Give where each row stands."""

@@ -14,14 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from headway.errors import HeadwayError
+from headway.io.chunk import Chunk, Record
 from headway.io.columns import ColumnType
 from headway.io.content import Content, Seal
 from headway.io.location import STANDARD_INPUT, Location
 
 RANGE_BYTES = 1 << 20
-
-Record = tuple[int, Sequence[Any]]
-"""A record's number within its range, from 0, and its values."""
 
 
 class Range(NamedTuple):
@@ -127,6 +125,10 @@ class Reader(Protocol):
 
     def records(self, data: Any, span: Range, found: Found) -> Iterator[Record]:
         """Give the good records, in order; what else there is goes into `found`."""
+        ...
+
+    def chunks(self, data: Any, span: Range, found: Found) -> Iterator[Chunk]:
+        """Give the same as columns, some records at a time."""
         ...
 
     def places(self, data: Any, span: Range, layout: Layout, records: int) -> Places:

@@ -18,9 +18,18 @@ from typing import Any
 from headway.errors import HeadwayError, PlanError
 from headway.io import stored_text
 from headway.io.columns import ColumnType, column_type
-from headway.io.stored_text import Joined, join, joined, select, store, unheld
+from headway.io.stored_text import Joined, join, joined, store, without
 from headway.io.table import Table, Unique
-from headway.io.target import ConstraintRefused, Counted, ExistingColumn, ExistingTable, marked, quoted
+from headway.io.target import (
+    ConstraintRefused,
+    Counted,
+    ExistingColumn,
+    ExistingTable,
+    Fitted,
+    fitted,
+    marked,
+    quoted,
+)
 
 _STORED = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "bytes": "BLOB"}  # all else is TEXT
 _EXACT_IN = {
@@ -40,11 +49,16 @@ _MOST_VARIABLES = 900
 Part = list[list[Any]]
 """Some rows of one table, as columns."""
 
-__all__ = ["SQLiteTarget", "join", "pack", "quick", "select", "store", "unheld"]
+__all__ = ["SQLiteTarget", "fit", "join", "pack", "store", "without"]
 
 
-def quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
-    """Store a column of the usual form, texts as one."""
+def fit(type: ColumnType, values: Sequence[Any]) -> Fitted:
+    """Convert and store a column."""
+    return fitted(type, values, quick=_quick, store=store)
+
+
+def _quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
+    """Store texts as one."""
     if {*map(builtins.type, values)} == {str}:
         return joined(type, values)
     return stored_text.quick(type, values)

@@ -69,20 +69,17 @@ def store(type: ColumnType, values: Sequence[Any]) -> Sequence[Any]:
     return values if write is None else [None if value is None else write(value) for value in values]
 
 
-def unheld(_type: ColumnType, _values: Sequence[Any]) -> Mapping[int, str]:
-    """Every value has a place."""
-    return {}
-
-
 def join(parts: list[bytes]) -> list[bytes]:
     """Make the payload: the parts as they are."""
     return parts
 
 
-def select(column: Sequence[Any], indices: Sequence[int]) -> list[Any]:
-    """Give some values of a stored column."""
+def without(column: Sequence[Any], indices: Sequence[int]) -> list[Any]:
+    """Give all values of a stored column but some."""
     values = list(column)
-    return [values[index] for index in indices]
+    for index in reversed(indices):
+        del values[index]
+    return values
 
 
 def _quick_stamps(values: Sequence[str]) -> Joined | None:

@@ -42,26 +42,48 @@ class ExistingTable(NamedTuple):
     uniques: tuple[Unique, ...]
 
 
+class Fitted(NamedTuple):
+    """A stored column; by index what does not fit and why; and where NULLs stand, also those for what does not fit."""
+
+    stored: Any
+    misfits: Mapping[int, str]
+    nulls: Sequence[int]
+
+
+def fitted(
+    type: ColumnType,
+    values: Sequence[Any],
+    *,
+    quick: Callable[[ColumnType, Sequence[Any]], Any | None],
+    store: Callable[[ColumnType, Sequence[Any]], Any],
+    unheld: Callable[[ColumnType, Sequence[Any]], Mapping[int, str]] = lambda *_: {},
+) -> Fitted:
+    """Convert and store a column by a codec's own means.
+
+    `quick` stores a column of the usual form at once, and gives None where each value has to be looked at: never NULLs,
+    and nothing that ``type.fit`` would not give. `unheld` names converted values that this database has no place for.
+    """
+    stored = quick(type, values)
+    if stored is not None:
+        return Fitted(stored, {}, ())
+    fitting, misfits = type.fit(values)
+    nulls = [index for index, value in enumerate(fitting) if value is None] if None in fitting else ()
+    return Fitted(store(type, fitting), {**unheld(type, fitting), **misfits}, nulls)
+
+
 class Codec(Protocol):
     """From columns of values to what a database takes fastest; used by the workers, without a connection."""
 
-    def unheld(self, type: ColumnType, values: Sequence[Any]) -> Mapping[int, str]:
-        """Give, by index, which converted values this database has no place for, and why."""
-        ...
-
-    def quick(self, type: ColumnType, values: Sequence[Any]) -> Any | None:
-        """Store a column of the usual form at once; None where each value has to be looked at.
-
-        Never gives NULLs, and nothing that ``type.fit`` would not give.
-        """
+    def fit(self, type: ColumnType, values: Sequence[Any]) -> Fitted:
+        """Convert a column as ``type.fit`` does, and store it."""
         ...
 
     def store(self, type: ColumnType, values: Sequence[Any]) -> Any:
-        """Store a column that `fit` has converted."""
+        """Store a column that ``type.fit`` has converted."""
         ...
 
-    def select(self, column: Any, indices: Sequence[int]) -> Any:
-        """Give some values of a stored column, in that order."""
+    def without(self, column: Any, indices: Sequence[int]) -> Any:
+        """Give all values of a stored column but some; the indices ascend."""
         ...
 
     def pack(self, table: Table, columns: Sequence[Any], /) -> Any:

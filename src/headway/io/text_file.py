@@ -13,10 +13,11 @@ from itertools import accumulate
 from typing import Self
 
 from headway.errors import HeadwayError
+from headway.io.chunk import Chunk, Record, chunked
 from headway.io.content import Content, Seal, opened
 from headway.io.encoding import Encoding
 from headway.io.location import Location
-from headway.io.ranges import Cut, Found, Head, Layout, Place, Range, Record
+from headway.io.ranges import Cut, Found, Head, Layout, Place, Range
 
 LONGEST_RECORD = 256 << 20
 HEAD_BYTES = 1 << 16
@@ -43,6 +44,10 @@ class TextFile(ABC):
     @abstractmethod
     def records(self, data: bytes, span: Range, found: Found) -> Iterator[Record]:
         """Give the good records of a range."""
+
+    def chunks(self, data: bytes, span: Range, found: Found) -> Iterator[Chunk]:
+        """Give the good records of a range as columns."""
+        return chunked(self.records(data, span, found))
 
     def with_head(self, head: Head) -> Self:
         """Give the same file read as another head says."""
