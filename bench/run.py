@@ -20,6 +20,7 @@ EXPERIMENTS = (
     "journal",
     "import_job",
     "import_columns",
+    "import_batches",
     "import_lookup",
 )
 

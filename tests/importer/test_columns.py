@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import PlanError
-from headway.io.chunk import TextColumn
+from headway.io.arrow import arrow_type
+from headway.io.chunk import ArrowColumn
 from headway.io.columns import Int, Text, column_type
 from headway.io.target import codec
 
@@ -45,6 +46,8 @@ MISFITS: list[tuple[str, Any]] = [
     ("decimal(5,2)", "1.234"), ("decimal(5,2)", "1000.00"), ("decimal(5,2)", "NaN"), ("decimal(5,2)", "Infinity"),
     ("decimal(5,2)", 0.1 + 0.2), ("decimal(5,2)", "1,50"), ("decimal(5,2)", "--3.00"), ("decimal(5,2)", Decimal("0.001")),
     ("decimal(5,2)", "1.2.3"), ("decimal(5,2)", True), ("decimal(5,2)", "12,5O"),
+    ("decimal(5,2)", float("nan")), ("decimal(5,2)", Decimal("NaN")), ("decimal(5,2)", Decimal("sNaN")),
+    ("decimal(5,2)", Decimal("-Infinity")),
     ("text", "\ud800"), ("text", b"bytes"), ("text", ["list"]), ("text", {"a": 1}),
     ("bool", "maybe"), ("bool", 2), ("bool", 1.0),
     ("date", "2024-02-30"), ("date", "20240101"), ("date", "01/02/2024"), ("date", INSTANT),
@@ -107,7 +110,7 @@ def test_the_quick_way_stores_exactly_what_the_plain_way_stores(database: str, k
     type, stores = column_type(kind), codec(database)
     given: list[Sequence[Any]] = [values]
     if {*map(builtins.type, values)} == {str}:
-        given.append(TextColumn(pa.array(values, pa.string())))
+        given.append(ArrowColumn(pa.array(values, pa.string())))
     for column in given:
         found = stores.fit(type, column)
         converted, misfits = type.fit(values)
@@ -118,6 +121,41 @@ def test_the_quick_way_stores_exactly_what_the_plain_way_stores(database: str, k
             assert as_list(found.stored) == as_list(stores.store(type, converted))
         else:
             assert found.misfits.keys() == nul
+
+
+@pytest.mark.parametrize("database", ["sqlite", "duckdb", "postgresql"])
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("timestamp", "0000-01-01T00:00:00"), ("date", "0000-01-01"), ("int", "0x1F"), ("decimal(5,2)", "1e1000000")],
+)
+def test_what_only_arrow_would_read_as_a_value_is_none(database: str, kind: str, value: str) -> None:
+    for column in ([value], ArrowColumn(pa.array([value]))):
+        assert codec(database).fit(column_type(kind), column).misfits.keys() == {0}
+
+
+@pytest.mark.parametrize("database", ["sqlite", "duckdb", "postgresql"])
+@pytest.mark.parametrize(
+    "kind", ["int", "decimal(5,2)", "decimal(20,12)", "text", "bool", "date", "timestamp", "float"]
+)
+@settings(deadline=None)
+@given(values=VALUES)
+def test_a_column_of_arrow_is_stored_as_its_values_are(database: str, kind: str, values: list[Any]) -> None:
+    type, stores = column_type(kind), codec(database)
+    converted = type.fit(values)[0]
+    if {None} != {*converted}:
+        found = stores.fit(type, ArrowColumn(pa.array(converted, arrow_type(type))))
+        if not found.misfits:  # a NUL in PostgreSQL
+            assert list(found.nulls) == [index for index, value in enumerate(converted) if value is None]
+            assert as_list(found.stored) == as_list(stores.store(type, converted))
+        else:
+            assert (database, kind) == ("postgresql", "text")
+
+
+@pytest.mark.parametrize("database", ["sqlite", "duckdb", "postgresql"])
+@pytest.mark.parametrize("value", [Decimal("NaN"), Decimal("sNaN"), Decimal("Infinity"), float("nan"), float("-inf")])
+def test_what_is_no_number_is_in_no_column_of_numbers(database: str, value: Any) -> None:
+    for kind in ("decimal(5,2)", "float", "int"):
+        assert codec(database).fit(column_type(kind), [value]).misfits.keys() == {0}, kind
 
 
 def as_list(stored: Any) -> list[Any]:

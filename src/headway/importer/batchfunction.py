@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from headway.core.block import DROP
 from headway.importer.collect import Unfit
 from headway.importer.rowfunction import Reject, Rows
+from headway.io.chunk import ArrowColumn
 
 SEQ = "_seq"
 
@@ -117,4 +118,20 @@ def _outputs(result: Any, given: Any, noted: Mapping[int, Reject]) -> Iterator[O
             batch = batch.take(pa.array(kept, pa.int64()))
             seqs = [seqs[index] for index in kept]
         names = [name for name in batch.schema.names if name != SEQ]
-        yield Output(table, array("q", seqs), {name: batch.column(name).to_pylist() for name in names})
+        yield Output(table, array("q", seqs), {name: _column(batch.column(name)) for name in names})
+
+
+def _column(given: Any) -> Sequence[Any]:
+    """Give a column of a result. Raises what reading its values raises."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(given, pa.ChunkedArray):
+        given = pa.concat_arrays(given.chunks) if given.num_chunks else pa.array([], given.type)
+    given.validate(full=True)
+    kinds = pa.types
+    if kinds.is_date32(given.type) or given.type == pa.timestamp("us"):
+        pc.min_max(given).as_py()
+    elif not (given.type in (pa.string(), pa.int64(), pa.bool_()) or kinds.is_decimal128(given.type)):
+        return given.to_pylist()  # type: ignore[no-any-return]
+    return ArrowColumn(given)

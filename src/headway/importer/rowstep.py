@@ -16,7 +16,7 @@ from headway.core.block import DROP
 from headway.importer.batchfunction import offer
 from headway.importer.collect import Collector, TableRows, Unfit
 from headway.importer.rowfunction import Reject, RowFunction, prepare
-from headway.importer.schema import Field, Schema
+from headway.importer.schema import Broken, Field, Schema
 from headway.io.chunk import Chunk, Record, pieces, whole, without
 from headway.io.columns import ColumnType, Int, Text
 from headway.io.row import row_type
@@ -62,10 +62,10 @@ class RowStep:
         self._job = job
         self._row = row_type(job.names)
         self._function = prepare(job.process) if job.process is not None else None
-        self._collector = Collector(job.tables, job.default, codec(job.target))
+        self._codec = codec(job.target)
+        self._collector = Collector(job.tables, job.default, self._codec)
         self._schema = job.schema if job.schema is not None and not job.schema.plain else None
-        self._batched = self._function is not None and self._function.per_batch
-        if self._batched and self._schema is None:
+        if self._function is not None and self._function.per_batch and self._schema is None:
             self._schema = Schema(tuple(Field(name, Text()) for name in job.names))
         self._typed = self._wanted_typed()
 
@@ -85,9 +85,11 @@ class RowStep:
 
         `found`: for each look-up what it knows of the range's keys.
         """
-        if self._batched:
-            chunks = whole(chunks)
-        elif self._function is not None:
+        if self._function is not None and self._function.per_batch:
+            for chunk in whole(chunks):
+                self._call_batch(self._function, chunk, faults, filtered)
+            return
+        if self._function is not None or not self._codec.whole_columns:
             chunks = chain.from_iterable(map(pieces, chunks))
         for chunk in chunks:
             self._collector.settle()
@@ -100,8 +102,6 @@ class RowStep:
                 if self._job.projection is not None:
                     columns = [columns[index] for index in self._job.projection]
                 self._collector.add_columns(chunk.sources, columns)
-            elif self._batched:
-                self._call_batch(self._function, chunk, faults, filtered)
             else:
                 if self._schema is not None:
                     chunk = Chunk(chunk.sources, columns=_with_documents(self._schema, chunk.columns))
@@ -130,8 +130,6 @@ class RowStep:
         if self._schema is None:
             return frozenset()
         places = range(len(self._schema.fields))
-        if self._batched:  # also texts: JSON lines have other values where no schema says that they are none
-            return frozenset(places)
         if self._function is not None:
             return frozenset(place for place in places if self._schema.fields[place].type.kind != "text")
         shown = places if self._job.projection is None else self._job.projection
@@ -149,12 +147,11 @@ class RowStep:
         faults: dict[int, Fault],
         filtered: array[int],
     ) -> None:
-        from headway.io.arrow import store
-
         assert self._schema is not None
-        fields = self._schema.fields
-        arrays = {field.name: store(field.type, values) for field, values in zip(fields, chunk.columns, strict=True)}
-        for answer in offer(lambda batch: function.call(batch, *function.state), chunk.sources, arrays):
+        sources, arrays = _as_arrow(self._schema, chunk, faults)
+        if not sources:
+            return
+        for answer in offer(lambda batch: function.call(batch, *function.state), sources, arrays):
             errors = dict(answer.errors)
             try:
                 outputs = [
@@ -278,6 +275,28 @@ def checked(schema: Schema, chunk: Chunk, faults: dict[int, Fault], typed: froze
         sources = array("q", without(sources, lost))
         columns = [without(column, lost) for column in columns]
     return Chunk(sources, columns=columns)
+
+
+def _as_arrow(schema: Schema, chunk: Chunk, faults: dict[int, Fault]) -> tuple[array[int], dict[str, Any]]:
+    """Give columns that keep the schema as Arrow's, by name; records that break it become faults."""
+    from headway.io.arrow import fit
+    from headway.io.arrow import without as stored_without
+
+    arrays, broken = dict[str, Any](), dict[int, Broken]()
+    for field, values in zip(schema.fields, chunk.columns, strict=True):
+        values, found = field.check(values, typed=False)
+        for index, what in found.items():
+            broken.setdefault(index, what)
+        arrays[field.name], misfits, _ = fit(field.type, values)
+        for index in misfits:
+            broken.setdefault(index, field.no_such(values[index]))
+    sources = chunk.sources
+    if broken:
+        faults.update((sources[index], Fault("convert", *what)) for index, what in broken.items())
+        lost = sorted(broken)
+        arrays = {name: stored_without(values, lost) for name, values in arrays.items()}
+        sources = array("q", without(sources, lost))
+    return sources, arrays
 
 
 def _with_documents(schema: Schema, columns: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import PlanError
-from headway.io.chunk import TextColumn
+from headway.io.chunk import ArrowColumn
 from headway.io.columns import ColumnType, Text, column_type
 from headway.io.ranges import Head
 from headway.io.table import Column, Unique, unique_names
@@ -88,14 +88,14 @@ class Field:
             for index, value in enumerate(values):
                 if value not in ("", None) and not fits(value if isinstance(value, str) else str(value)):
                     broken.setdefault(index, ("pattern", f"column {self.name}: {_shown(value)} is no {self.pattern}"))
-        if self.form is not None and isinstance(values, TextColumn):
+        if self.form is not None and isinstance(values, ArrowColumn) and values.is_text:
             for index in values.unlike(f"|{self.form}"):
-                broken.setdefault(index, self._no_such(values[index]))
+                broken.setdefault(index, self.no_such(values[index]))
         elif self.form is not None and not _all_match(self.form, values):
             fits = re.compile(self.form).fullmatch
             for index, value in enumerate(values):
                 if value and not fits(value):
-                    broken.setdefault(index, self._no_such(value))
+                    broken.setdefault(index, self.no_such(value))
         if typed or self.min is not None or self.max is not None:
             values = self._converted(values, broken)
         return values, broken
@@ -103,7 +103,7 @@ class Field:
     def _converted(self, values: Sequence[Any], broken: dict[int, Broken]) -> Sequence[Any]:
         fitting, misfits = self.type.fit(values)
         for index in misfits:
-            broken.setdefault(index, self._no_such(values[index]))
+            broken.setdefault(index, self.no_such(values[index]))
         for bound, reason, beyond in ((self.min, "below_min", "less"), (self.max, "above_max", "more")):
             if bound is None:
                 continue
@@ -113,7 +113,8 @@ class Field:
                     broken.setdefault(index, (reason, text))
         return fitting
 
-    def _no_such(self, value: Any) -> Broken:
+    def no_such(self, value: Any) -> Broken:
+        """Say that a value is none of the type."""
         text = f"column {self.name}: {_shown(value)} is no {self.type}"
         if self.seen:
             text += (

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from headway.errors import PlanError
-from headway.io.chunk import TextColumn
+from headway.io.chunk import ArrowColumn
 from headway.io.columns import AT_ONCE, ColumnType, Exact, Int
 from headway.io.table import Table
 from headway.io.target import Fitted, fitted, marked
@@ -31,26 +31,34 @@ _ARROW: Mapping[str, Callable[[], Any]] = {
     "date": pa.date32,
     "bytes": pa.binary,
 }
-_DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_DAY = "(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-[0-9]{2}-[0-9]{2}"  # there is no year 0
 _FORMS: Mapping[str, str] = {
     "int": "-?[0-9]+",
     "decimal": "-?[0-9]+(?:[.][0-9]+)?",
     "date": _DAY,
     "timestamp": rf"{_DAY}[T ][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}Z?",
 }
+"""How values are usually written; some other spellings Arrow reads otherwise than ``type.fit``."""
+_NARROWER = ("int", "float", "json")
+"""Kinds whose values may be fewer than those of their type in Arrow."""
+
+
+whole_columns = True
 
 
 def fit(type: ColumnType, values: Sequence[Any]) -> Fitted:
     """Convert and store a column."""
-    if isinstance(values, TextColumn) and (found := _fit_texts(type, values)) is not None:
-        return found
-    return fitted(type, values, quick=_quick, store=store)
+    found = None
+    if isinstance(values, ArrowColumn):
+        if values.array.type == arrow_type(type) and (type == Int() or type.kind not in _NARROWER):
+            found = Fitted(values.array, {}, values.nulls)
+        elif values.is_text:
+            found = _fit_texts(type, values)
+    return found if found is not None else fitted(type, values, quick=_quick, store=store)
 
 
-def _fit_texts(type: ColumnType, texts: TextColumn) -> Fitted | None:
+def _fit_texts(type: ColumnType, texts: ArrowColumn) -> Fitted | None:
     """Let Arrow convert all texts but those that it might not read as ``type.fit`` does, or that are no value."""
-    if type.kind == "text":
-        return Fitted(texts.array, {}, ())
     form = _form(type)
     if form is None:
         return None
@@ -98,7 +106,7 @@ def _quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
     types = {*map(builtins.type, values)}
     try:
         if types == {str}:
-            texts = TextColumn(pa.array(values, pa.string()))
+            texts = ArrowColumn(pa.array(values, pa.string()))
             if type.kind == "text":
                 return texts.array
             form = _form(type)
@@ -131,7 +139,7 @@ def store(type: ColumnType, values: Sequence[Any]) -> Any:
 
 def without(column: Any, indices: Sequence[int]) -> Any:
     """Give all values of an Arrow array but some."""
-    return TextColumn(column).without(indices).array
+    return ArrowColumn(column).without(indices).array
 
 
 def pack(table: Table, columns: Sequence[Any]) -> Any:

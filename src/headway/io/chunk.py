@@ -73,54 +73,63 @@ def pieces(chunk: Chunk) -> Iterator[Chunk]:
         yield Chunk(chunk.sources[start:stop], columns=[column[start:stop] for column in chunk.columns])
 
 
-class TextColumn(Sequence[str]):
-    """Texts that Arrow holds, without NULL: a sequence of `str` to whoever looks at values, made only then."""
+class ArrowColumn(Sequence[Any]):
+    """Values that Arrow holds: a sequence of Python's to whoever looks at them, made only then; `array` is Arrow's."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
 
     @cached_property
-    def _texts(self) -> list[str]:
+    def _values(self) -> list[Any]:
         return self.array.to_pylist()  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         return len(self.array)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._texts)
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
 
     @overload
-    def __getitem__(self, index: int, /) -> str: ...
+    def __getitem__(self, index: int, /) -> Any: ...
     @overload
-    def __getitem__(self, index: slice, /) -> list[str]: ...
-    def __getitem__(self, index: int | slice, /) -> str | list[str]:
-        return self._texts[index]
+    def __getitem__(self, index: slice, /) -> list[Any]: ...
+    def __getitem__(self, index: int | slice, /) -> Any:
+        return self._values[index]
 
-    def __contains__(self, value: object) -> bool:
+    @cached_property
+    def is_text(self) -> bool:
+        """Whether all are texts, without NULL."""
+        import pyarrow as pa
+
+        return bool(self.array.type == pa.string()) and not self.array.null_count
+
+    @cached_property
+    def nulls(self) -> Sequence[int]:
+        """Where NULLs stand."""
         import pyarrow.compute as pc
 
-        return isinstance(value, str) and bool(pc.any(pc.equal(self.array, value)).as_py())
+        return pc.indices_nonzero(pc.is_null(self.array)).to_pylist() if self.array.null_count else ()
 
     def unlike(self, form: str) -> list[int]:
-        """Give where texts stand that are not of a form: a regular expression without look-around."""
+        """Give where texts stand that are not of a form, a regular expression without look-around; all are texts."""
         import pyarrow.compute as pc
 
         fits = pc.match_substring_regex(self.array, rf"\A(?:{form})\z")
         return [] if fits.true_count == len(self) else pc.indices_nonzero(pc.invert(fits)).to_pylist()
 
-    def without(self, indices: Sequence[int]) -> TextColumn:
-        """Give all texts but some, whose indices ascend."""
+    def without(self, indices: Sequence[int]) -> ArrowColumn:
+        """Give all values but some, whose indices ascend."""
         import pyarrow as pa
 
         edges = [-1, *indices, len(self)]
-        return TextColumn(
+        return ArrowColumn(
             pa.concat_arrays([self.array.slice(low + 1, high - low - 1) for low, high in pairwise(edges)])
         )
 
 
 def without(column: Sequence[Any], indices: Sequence[int]) -> Sequence[Any]:
     """Give all values of a column but some, whose indices ascend."""
-    if isinstance(column, TextColumn):
+    if isinstance(column, ArrowColumn):
         return column.without(indices)
     left = list(column)
     for index in reversed(indices):

@@ -149,13 +149,16 @@ class Exact(ColumnType):
             value = repr(value)
         if not isinstance(value, (int, str, Decimal)):
             raise TypeError
-        return self._context().quantize(Decimal(value), Decimal(1).scaleb(-self.scale)) or self._zero
+        number = Decimal(value)
+        if not number.is_finite():  # what is no number goes through `quantize` as it is
+            raise ValueError
+        return self._context().quantize(number, Decimal(1).scaleb(-self.scale)) or self._zero
 
     def bulk(self, values: Sequence[Any], types: set[type]) -> Sequence[Any] | None:
         """Take columns of Decimal or of plain text."""
         if types == {str} and all(map(_NUMBER.fullmatch, values)):
             values = list(map(Decimal, values))
-        elif types != {Decimal}:
+        elif types != {Decimal} or not all(map(Decimal.is_finite, values)):
             return None
         quantize, unit = self._context().quantize, Decimal(1).scaleb(-self.scale)
         return [quantize(value, unit) or self._zero for value in values]

@@ -6,6 +6,7 @@ line (PostgreSQL's documentation, "COPY", File Formats). What does not belong he
 
 from __future__ import annotations
 
+import builtins
 import marshal
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -13,11 +14,11 @@ from typing import Any, NamedTuple
 
 from headway.io import stored_text
 from headway.io.columns import ColumnType
-from headway.io.stored_text import join, store, without
+from headway.io.stored_text import join, joined, store, without
 from headway.io.table import Table
 from headway.io.target import Fitted, fitted
 
-__all__ = ["Part", "copy_lines", "fit", "join", "kept", "pack", "store", "without"]
+__all__ = ["Part", "copy_lines", "fit", "join", "kept", "pack", "store", "whole_columns", "without"]
 
 FORBIDDEN = "\x00"
 _ESCAPES = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"}  # the backslash before those that it begins
@@ -37,6 +38,9 @@ def kept(table: Table) -> list[int]:
     return sorted(table.positions(names))
 
 
+whole_columns = False
+
+
 def fit(type: ColumnType, values: Sequence[Any]) -> Fitted:
     """Convert and store a column; a text with a NUL does not fit."""
     return fitted(type, values, quick=_quick, store=store, unheld=_unheld)
@@ -44,8 +48,10 @@ def fit(type: ColumnType, values: Sequence[Any]) -> Fitted:
 
 def _quick(type: ColumnType, values: Sequence[Any]) -> Sequence[Any] | None:
     """Store a column of the usual form; None if a text holds a NUL."""
-    stored = stored_text.quick(type, values)
-    return None if stored is not None and type.kind == "text" and FORBIDDEN in "".join(stored) else stored
+    if type.kind != "text":
+        return stored_text.quick(type, values)
+    # A text with a NUL could not be joined.
+    return values if {*map(builtins.type, values)} == {str} and joined(type, values) is not None else None
 
 
 def _unheld(type: ColumnType, values: Sequence[Any]) -> Mapping[int, str]:

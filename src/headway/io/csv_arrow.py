@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyarrow import csv
 
-from headway.io.chunk import TextColumn, without
+from headway.io.chunk import ArrowColumn, without
 from headway.io.csv_ends import regular
 from headway.io.csv_format import CsvFormat
 from headway.io.ranges import Layout
@@ -34,7 +34,7 @@ class Columns(NamedTuple):
     layout: Layout
     faults: dict[int, tuple[str, str]]
     sources: array[int]
-    columns: list[TextColumn]
+    columns: list[ArrowColumn]
 
 
 def columns(data: bytes, format: CsvFormat, width: int) -> Columns | None:
@@ -63,7 +63,7 @@ def columns(data: bytes, format: CsvFormat, width: int) -> Columns | None:
         del sources[number - 1]
         reason = "too_few_fields" if found < width else "too_many_fields"
         faults[number - 1] = reason, f"{found} fields, expected {width}"
-    texts = [TextColumn(column.combine_chunks()) for column in table.columns]
+    texts = [ArrowColumn(column.combine_chunks()) for column in table.columns]
     spoilt = dict[int, tuple[str, str]]()
     for start, _ in undecodable:
         record = bisect_right(range(records), data.count(b"\n", 0, start), key=layout.line_of) - 1

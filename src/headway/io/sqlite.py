@@ -18,7 +18,7 @@ from typing import Any
 from headway.errors import HeadwayError, PlanError
 from headway.io import stored_text
 from headway.io.columns import ColumnType, column_type
-from headway.io.stored_text import Joined, join, joined, store, without
+from headway.io.stored_text import Joined, join, joined, store, without, written
 from headway.io.table import Table, Unique
 from headway.io.target import (
     ConstraintRefused,
@@ -49,7 +49,10 @@ _MOST_VARIABLES = 900
 Part = list[list[Any]]
 """Some rows of one table, as columns."""
 
-__all__ = ["SQLiteTarget", "fit", "join", "pack", "store", "without"]
+__all__ = ["SQLiteTarget", "fit", "join", "pack", "store", "whole_columns", "without"]
+
+
+whole_columns = False
 
 
 def fit(type: ColumnType, values: Sequence[Any]) -> Fitted:
@@ -59,6 +62,8 @@ def fit(type: ColumnType, values: Sequence[Any]) -> Fitted:
 
 def _quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
     """Store texts as one."""
+    if (texts := written(type, values)) is not None:
+        return Joined(",".join(texts), ",")
     if {*map(builtins.type, values)} == {str}:
         return joined(type, values)
     return stored_text.quick(type, values)

@@ -16,6 +16,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+from headway.io.chunk import ArrowColumn
 from headway.io.columns import ColumnType, Exact, Int
 from headway.io.encoding import sound
 
@@ -29,6 +30,8 @@ _STAMPS = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{
 
 
 NUL = "\x00"
+_PLAIN_SCALE = 6
+"""Digits behind the point up to which Arrow writes no decimal with an exponent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class Joined:
 
 def quick(type: ColumnType, values: Sequence[Any]) -> Sequence[Any] | None:
     """Store columns of str or int that are written as they are stored, but for a timestamp's T and Z."""
+    if (texts := written(type, values)) is not None:
+        return texts
     types = {*map(builtins.type, values)}
     if types == {int} and type == Int():
         return values if min(values) >= -(1 << 63) and max(values) < 1 << 63 else None
@@ -61,6 +66,23 @@ def joined(type: ColumnType, values: Sequence[str]) -> Joined | None:
         alone = whole.count(",") == len(values) - 1
         return Joined(whole, ",") if alone and _decimals(type.precision, type.scale).fullmatch(f"{whole},") else None
     return _quick_stamps(values) if type.kind == "timestamp" else None
+
+
+def written(type: ColumnType, values: Sequence[Any]) -> list[Any] | None:
+    """Store a column without NULL that Arrow holds in its type; None if it does not, or Arrow writes it otherwise."""
+    if not isinstance(values, ArrowColumn) or values.array.null_count:
+        return None
+    from headway.io.arrow import arrow_type
+
+    array = values.array
+    if array.type != arrow_type(type) or (isinstance(type, Exact) and type.scale > _PLAIN_SCALE):
+        return None
+    if type.kind == "timestamp":
+        seconds = array.cast("timestamp[s]", safe=False)
+        if not seconds.cast(array.type).equals(array):
+            return None
+        array = seconds
+    return array.cast("string").to_pylist() if type.kind in ("decimal", "date", "timestamp") else None
 
 
 def store(type: ColumnType, values: Sequence[Any]) -> Sequence[Any]:
