@@ -132,6 +132,7 @@ ROUNDS_MS = _rounds_a_ms()
 def cases() -> list[Case]:
     """All of them."""
     four = {"read": 2.0, "parse": 1.0, "process": 4.0, "write": 3.0}
+    middle = {"a": 1.0, "b": 8.0, "c": 1.0}
     found = [
         Case("staircase", four, "stage_limited", {"process": 3}),
         Case("staircase, both", four, "stage_limited", {"process": 3, "write": 2}),
@@ -143,18 +144,13 @@ def cases() -> list[Case]:
         Case("one stage, tasks", {"a": 5}, "sink_limited", {"a": 8}, on="task"),
         Case("one in ten", {"a": 1, "b": 10, "c": 1}, "stage_limited", {"b": 4}),
         Case("one in ten, eight", {"a": 1, "b": 10, "c": 1}, "stage_limited", {"b": 8}),
-        Case("computes in threads", {"a": 1, "b": 8, "c": 1}, "gil_limited", {"b": 2}, kind="compute"),
-        Case("computes in threads, four", {"a": 1, "b": 8, "c": 1}, "gil_limited", {"b": 4}, kind="compute"),
-        Case(
-            "computes, moved to processes",
-            {"a": 1, "b": 8, "c": 1},
-            "gil_limited",
-            {"b": cores()},
-            kind="compute",
-            moved=True,
-        ),
+        Case("computes in threads", middle, "gil_limited", {"b": 2}, kind="compute"),
+        Case("computes in threads, four", middle, "gil_limited", {"b": 4}, kind="compute"),
+        Case("computes, moved to processes", middle, "gil_limited", {"b": cores()}, kind="compute", moved=True),
+        Case("computes in four threads, moved to processes", middle, "gil_limited", {"b": max(4, cores())}, kind="compute",
+             options={"b": {"workers": 4}}, moved=True),
         Case("computes in one process", {"a": 20}, "sink_limited", {"a": 2}, kind="compute", on="process"),
-    ]
+    ]  # fmt: skip
     for spread in ("exp", "heavy"):
         found += [
             Case(f"{spread}: staircase", four, "stage_limited", {"process": 3}, spread=spread),

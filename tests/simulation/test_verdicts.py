@@ -278,7 +278,7 @@ def test_what_processes_would_give_a_stage_that_computes_is_predicted():
     report = Pipeline(range(400)).map(computes, name="work", workers=2).to(str, name="end").run()
     assert report.bottleneck.verdict == "gil_limited"
     [row] = report.what_if
-    cores = report.to_dict()["model"]["cores"]
-    assert row["change"] == f'work on="process", workers={cores}'
+    processes = max(2, report.to_dict()["model"]["cores"])
+    assert row["change"] == f'work on="process", workers={processes}'
     assert row["low"] < row["rate"] < row["high"]
     assert row["rate"] > report.rate
