@@ -142,6 +142,8 @@ def cases() -> list[Case]:
         Case("slow sink", {"a": 2, "b": 3, "c": 8}, "sink_limited", {"c": 2}),
         Case("one stage", {"a": 5}, "sink_limited", {"a": 4}),
         Case("one stage, tasks", {"a": 5}, "sink_limited", {"a": 8}, on="task"),
+        Case("tasks that fill the loop", {"a": 5}, "sink_limited", {"a": 64}, on="task", options={"a": {"workers": 32}}),
+        Case("tasks of a full loop", {"a": 5}, "handoff_limited", {"a": 128}, on="task", options={"a": {"workers": 64}}),
         Case("one in ten", {"a": 1, "b": 10, "c": 1}, "stage_limited", {"b": 4}),
         Case("one in ten, eight", {"a": 1, "b": 10, "c": 1}, "stage_limited", {"b": 8}),
         Case("computes in threads", middle, "gil_limited", {"b": 2}, kind="compute"),

@@ -84,3 +84,17 @@ def test_a_report_read_from_a_file_proposes_the_same():
     again = json.loads(json.dumps(data))
     assert changes(Predictor(again), simulated=True) == changes(Predictor(data), simulated=True)
     assert visits_of(stage_of(again, "work")) == 1.0
+
+
+def test_more_tasks_than_the_event_loop_can_serve_are_predicted_to_give_no_more_than_that():
+    async def wait(row):
+        return row
+
+    report = Pipeline([]).map(wait, name="wait", workers=32).simulate({"wait": 0.0075}, items=2000)
+    data = report.figures()
+    free = Predictor(report.figures()).predict({"wait": 128})
+    data["model"] |= {"loop_s": 0.00016, "loop_share": 0.7}
+    made = Predictor(data).predict({"wait": 128})
+    assert free.rate > 1.5 / 0.00016
+    assert made.rate <= 1.05 / 0.00016
+    assert (made.next_bottleneck, made.because[:14]) == ("wait", "the event loop")
