@@ -52,7 +52,8 @@ class Level:
 
     def set(self, value: int, now: float) -> None:
         """From now on it is `value`."""
-        self._area += self.value * (now - self._since)
+        if self.value:
+            self._area += self.value * (now - self._since)
         self.value, self._since = value, now
         self.most = max(self.most, value)
 
@@ -91,7 +92,8 @@ class Spans:
         """From now on `slots` slots have nothing in hand, for the reason `state`."""
         if slots == self._idle and state == self._idle_state:
             return
-        self.spans[self._idle_state] += (now - self._idle_since) * self._idle
+        if self._idle:
+            self.spans[self._idle_state] += (now - self._idle_since) * self._idle
         self._idle, self._idle_state, self._idle_since = slots, state, now
 
     @property
