@@ -364,7 +364,7 @@ class Run(Studying, Generic[T]):
             lambda: make_report(
                 self.driver.engine, self._name, perf_counter(),
                 dead_letters=self._letters.kept, states=self.driver.states(), job=self._checkpoint.told(),
-                trace=str(self._recorder.path) if self._recorder is not None else None, notes=self._notes,
+                trace=str(self._recorder.path) if self._recorder is not None else None, notes=self._notes, loop=self.driver.loop_time.spent(),
             )
         )  # fmt: skip
 

@@ -147,6 +147,43 @@ def test_code_that_lets_go_of_the_interpreter_is_not_held_up_by_it():
     assert "gil_limited" not in verdicts
 
 
+def tasks(share, loop_s=0.00016, **measured):
+    """64 async calls at a time, and what the event loop takes: `share` of the time, `loop_s` seconds a row."""
+    work = record("work", "task", workers=64, slots=64.0, busy=0.76, overhead=0.23, capacity=64 / 0.0075, cpu=None,
+                  service={"mean": 0.0075, "p50": 0.0075, "p99": 0.008})  # fmt: skip
+    return [work], model(work) | {"loop_s": loop_s, "loop_share": share, **measured}
+
+
+def test_an_event_loop_that_is_always_busy_is_the_limit_and_not_the_stage_whose_calls_wait_for_it():
+    stages, measured = tasks(0.99)
+    found = judge(stages, SOURCE, [], measured, 6100.0)
+    assert (found["stage"], found["verdict"], found["confirmed"]) == ("work", "handoff_limited", True)
+    assert found["ceiling"] == pytest.approx(1 / 0.00016)
+    assert "event loop" in found["because"]
+    assert "160 µs" in found["because"]
+    assert "more workers change nothing" in found["todo"]
+
+
+def test_what_a_loop_takes_that_has_little_to_do_bounds_nothing():
+    stages, measured = tasks(0.11, loop_s=0.0006)
+    assert shared_ceilings(stages, measured) == []
+    assert judge(stages, SOURCE, [], measured, 180.0)["verdict"] != "handoff_limited"
+
+
+def test_the_loop_and_threads_that_compute_share_one_interpreter():
+    work = record("work", busy=0.9, cpu=0.8, capacity=110.0, service={"mean": 1 / 110, "p50": 0.009, "p99": 0.01})
+    found = {
+        c.verdict: c.rate
+        for c in shared_ceilings([work], model(work, work=0.009) | {"loop_s": 0.001, "loop_share": 0.1})
+    }
+    assert found == {"gil_limited": pytest.approx(1 / 0.010), "core_limited": pytest.approx(4 / 0.010)}
+
+
+def test_a_report_without_figures_of_its_loop_is_judged_as_before():
+    work = record("work", busy=0.97, cpu=0.9)
+    assert [c.rate for c in shared_ceilings([work], model(work, work=0.01))] == pytest.approx([100.0, 400.0])
+
+
 def test_a_stage_whose_time_goes_into_handing_over_is_told_so():
     work = record("work", busy=0.2, overhead=0.75)
     other = record("other", starved=0.9, capacity=500.0)
@@ -278,7 +315,7 @@ def test_what_processes_would_give_a_stage_that_computes_is_predicted():
     report = Pipeline(range(400)).map(computes, name="work", workers=2).to(str, name="end").run()
     assert report.bottleneck.verdict == "gil_limited"
     [row] = report.what_if
-    cores = report.to_dict()["model"]["cores"]
-    assert row["change"] == f'work on="process", workers={cores}'
+    processes = max(2, report.to_dict()["model"]["cores"])
+    assert row["change"] == f'work on="process", workers={processes}'
     assert row["low"] < row["rate"] < row["high"]
     assert row["rate"] > report.rate

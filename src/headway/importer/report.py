@@ -46,7 +46,7 @@ def in_rows(report: Report, counts: Counts, at_write: int, notes: Sequence[str] 
         _scale(gate, ("held", "peak_held", "window", "window_used", "awaiting"), rows, whole=True)
     data["notes"] = list(notes)
     model, each = data["model"], 1 / rows if rows else 0.0
-    _scale(model, ("source_s",), each)
+    _scale(model, ("source_s", "loop_s"), each)
     for measured in model["stages"].values():
         _scale(measured, ("overhead_s", "cpu_s"), each)
         measured.pop("blocks", None)  # rows are handed over in pieces of a fixed size: each pays its share

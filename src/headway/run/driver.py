@@ -20,6 +20,7 @@ from headway.run.checkpoint import Checkpoint
 from headway.run.commits import Commits
 from headway.run.crew import LEFT_BEHIND_S, Crew, recipe_of
 from headway.run.doctor import wedged
+from headway.run.loop import LoopTime
 from headway.run.mailbox import Mailbox, end
 from headway.run.restart import Restarts
 from headway.run.rounds import Rounds
@@ -65,6 +66,7 @@ class Driver(Studied):
         self._set_aside, self._drain_timeout_s, self._packed = set_aside, drain_timeout_s, packed or {}
         self._stall_after_s, self._target_rate = stall_after_s, target_rate
         self._rounds: Rounds | None = None
+        self.loop_time = LoopTime()
         self._checkpoint = checkpoint or Checkpoint()
         self._restarts: dict[int, Restarts] = {}
         self._left_s = LEFT_BEHIND_S
@@ -83,8 +85,7 @@ class Driver(Studied):
 
     async def run(self) -> None:
         """Run to the end and close everything. Raises nothing of the user's: see `errors`."""
-        loop = asyncio.get_running_loop()
-        self._loop = loop
+        loop = self._loop = asyncio.get_running_loop()
         self._over: asyncio.Future[None] = loop.create_future()
         self._opened: asyncio.Future[None] = loop.create_future()
         self.crew = Crew(
@@ -106,7 +107,7 @@ class Driver(Studied):
                 for stage in self.engine.stages
             ):
                 await self._opened
-            self._rounds = Rounds(self.engine, self.crew, self._post)
+            self._rounds = Rounds(self.engine, self.crew, self._post, self.loop_time)
             self._rounds.begin(self._stall_after_s, self._end_with)
             self._rounds.tune(Tuner(self.engine, self._target_rate))
             self._checkpoint.begin(self.engine, perf_counter())

@@ -12,14 +12,20 @@ from headway.errors import StallError
 from headway.run.crew import Crew
 from headway.run.doctor import Doctor
 from headway.run.limits import sweep
+from headway.run.loop import LoopTime
 from headway.run.tuner import EVERY_S, Tuner
 
 
 class Rounds:
-    """One timer for the time limits of all stages, one for the doctor. `post` has a call run on the loop."""
+    """One timer for the time limits of all stages, one for the doctor. `post` has a call run on the loop.
 
-    def __init__(self, engine: Engine, crew: Crew, post: Callable[[Callable[[], None]], None]) -> None:
-        self._engine, self._crew, self._post = engine, crew, post
+    The loop's own time is measured as long as it goes round.
+    """
+
+    def __init__(
+        self, engine: Engine, crew: Crew, post: Callable[[Callable[[], None]], None], loop_time: LoopTime
+    ) -> None:
+        self._engine, self._crew, self._post, self._loop_time = engine, crew, post, loop_time
         self._loop = asyncio.get_running_loop()
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._sweep_at = inf
@@ -27,6 +33,7 @@ class Rounds:
 
     def begin(self, stall_after_s: float | None, stalled: Callable[[StallError], None]) -> None:
         """Start: `stalled` gets the error when nothing has moved for `stall_after_s` seconds (None: never)."""
+        self._loop_time.begin()
         self._sweep()
         if stall_after_s is None:
             return
@@ -62,6 +69,7 @@ class Rounds:
 
     def stop(self) -> None:
         """No more looks."""
+        self._loop_time.stop()
         self._stopped = True
         for timer in self._timers.values():
             timer.cancel()

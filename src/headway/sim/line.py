@@ -85,7 +85,7 @@ class Line:
 
     def run(self) -> Line:
         """Run to the end."""
-        heap, times = self._heap, self._times
+        heap, times, complete = self._heap, self._times, self._complete
         self._read()
         while times.stopped_at is None:
             due = self._recall_due() if self._blocks else None
@@ -98,7 +98,7 @@ class Line:
                     self._reading = False
                     self._offer(1)
                 elif ticket.slot.running is ticket or ticket.cut == 0:
-                    self._complete(stage, ticket)
+                    complete(stage, ticket)
             if self._want and not self._reading:
                 self._read()
         self._leave()
@@ -111,11 +111,13 @@ class Line:
         window, first = self._window, self._stages[0]
         if self._resized:
             self._resized = False
-            window.items = self.engine.plan.window(sum(stage.real.capacity for stage in self._stages))
+            window.items = self.engine.plan.window(sum(stage.capacity for stage in self._stages))
         if (permits := window.items - window.used) <= 0:
             return 0, "window_wait"
-        room = first.real.capacity - first.queued - first.in_hand + first.many - len(first.idle)
-        return (min(permits, self._by_bytes, room, BLOCK), "reading") if room > 0 else (0, "blocked")
+        room = first.capacity - first.queued - first.in_hand + first.many - len(first.idle)
+        if room <= 0:
+            return 0, "blocked"
+        return (1 if room == 1 else min(permits, self._by_bytes, room, BLOCK)), "reading"
 
     def _read(self) -> None:
         while self._want and not self._reading:
@@ -161,7 +163,7 @@ class Line:
         """Start what may run in `last` and before it, as far as something has changed there; end when nothing is left."""
         at, touched, now = last, True, self.now
         while touched or at.touched:
-            if at.queued and (at.idle or at.real.credits > 1):
+            if at.queued and (at.idle or at.credits > 1):
                 self._start(at)
             touched = at.touched
             if touched:
@@ -184,20 +186,19 @@ class Line:
     def _start(self, stage: LineStage) -> None:
         """Dispatch blocks of `stage` as long as a slot has a credit and there is room for what comes of it."""
         now, behind, idle, many, room = self.now, stage.behind, stage.idle, stage.many, BLOCK
-        while stage.queued and (slot := idle[0] if idle else stage.credited()) is not None:
+        size, several = stage.target, stage.credits > 1
+        while stage.queued and (slot := idle[0] if idle else stage.credited() if several else None) is not None:
             if behind is not None:
-                room = behind.real.capacity - behind.queued - behind.in_hand + behind.many - len(behind.idle)
+                room = behind.capacity - behind.queued - behind.in_hand + behind.many - len(behind.idle)
                 if behind.gate is None:
                     room -= stage.in_hand
                 if room <= 0:
                     return
-            size = stage.real.target
-            if size > 1:
-                size = min(size, room, -(-stage.queued // many), stage.most)
-            ticket = LineTicket(slot, stage.take(size), size, now)
+            count = size if size == 1 else min(size, room, -(-stage.queued // many), stage.most)
+            ticket = LineTicket(slot, stage.take(count), count, now)
             stage.touched = True
-            stage.in_hand += size
-            if size > 1 and many > 1:
+            stage.in_hand += count
+            if count > 1 and many > 1:
                 self._blocks += 1
             if slot.tickets:
                 slot.queue.append(ticket)
@@ -229,7 +230,7 @@ class Line:
     def _complete(self, stage: LineStage, ticket: LineTicket) -> None:
         """The answer to `ticket`: its calls up to the cut are made, the rest is put back."""
         now, slot, blocks, behind = self.now, ticket.slot, ticket.blocks, stage.behind
-        started, count, mark = now, ticket.count, slot.mark
+        started, count, mark, tickets = now, ticket.count, slot.mark, slot.tickets
         done = count if ticket.cut is None else ticket.cut
         if began := slot.running is ticket:
             slot.running, started = None, ticket.started
@@ -243,7 +244,6 @@ class Line:
         if mark == ticket.since and blocks[0][4] == mark:
             stage.meter.handed += count
             stage.meter.handoff_s += started - mark + now - now  # as the engine rounds it
-        tickets = slot.tickets
         tickets.remove(ticket)
         if not tickets:
             if stage.many == 1:
@@ -253,7 +253,7 @@ class Line:
         stage.touched = True
         stage.in_hand -= count
         slot.mark = now
-        stage.meter.spans["overhead"] += started - mark
+        stage.overhead_s += started - mark
         if stage.count(now - started, done):
             self._resized = self._changed = True
         if done < count:
@@ -287,7 +287,9 @@ class Line:
             count = hi - lo
             self._out += count
             self._window.used -= count
-            whole, own = now - born, max(0.0, now - born - waited)
+            whole = own = now - born
+            if waited:
+                own = max(0.0, whole - waited)
             latency[whole] = latency.get(whole, 0) + count
             unordered[own] = unordered.get(own, 0) + count
             if times.first_emission is None:
@@ -346,7 +348,7 @@ class Line:
         for stage in self._stages:
             meter = stage.meter
             meter.items_out = meter.items_in
-            meter.spans["busy"] = stage.busy_s
+            meter.spans["busy"], meter.spans["overhead"] = stage.busy_s, stage.overhead_s
             for value, count in stage.calls.items():
                 meter.service.record(value, count)
             for gate in stage.real.gates:

@@ -39,19 +39,22 @@ class LineTicket:
     __slots__ = ("blocks", "count", "cut", "ends", "recalled", "since", "slot", "started")
 
     def __init__(self, slot: LineSlot, blocks: list[Block], count: int, now: float) -> None:
-        self.slot, self.blocks, self.count, self.since = slot, blocks, count, now
-        self.started = now
+        self.slot, self.blocks, self.count = slot, blocks, count
+        self.since = self.started = now
         self.ends: Sequence[float] = ()
         self.cut: int | None = None
         self.recalled = False
 
 
 class LineStage:
-    """A stage of the line, in front of it a queue and perhaps a gate. Sizes and instruments are those of the engine's own."""
+    """A stage of the line, in front of it a queue and perhaps a gate. Sizes and instruments are those of the engine's own.
+
+    ``capacity``, ``credits`` and ``target`` are what they are there, at hand.
+    """
 
     __slots__ = (
-        "before", "behind", "busy_s", "calls", "depth", "draw", "gate", "handover", "idle", "in_hand", "many", "meter", "most", "name", "queue",
-        "queued", "real", "seconds", "single", "slots", "told", "touched",
+        "before", "behind", "busy_s", "calls", "capacity", "credits", "depth", "draw", "gate", "handover", "idle", "in_hand", "many", "meter",
+        "most", "name", "overhead_s", "queue", "queued", "real", "seconds", "single", "slots", "target", "told", "touched",
     )  # fmt: skip
 
     def __init__(self, stage: Stage, draw: Draw | None) -> None:
@@ -72,12 +75,11 @@ class LineStage:
         self.touched = True
         self.depth = self.told = 0
         self.calls: dict[float, int] = {}
-        self.busy_s = self.handover = 0.0
+        self.busy_s = self.overhead_s = self.handover = 0.0
+        self.capacity, self.credits, self.target = stage.capacity, stage.credits, stage.target
 
     def credited(self) -> LineSlot | None:
-        """A slot with a credit left, where none is idle."""
-        if self.real.credits == 1:
-            return None
+        """A slot with a credit left, where none is idle and there are several."""
         best = min(self.slots, key=lambda slot: len(slot.tickets))
         return best if len(best.tickets) < CREDITS else None
 
@@ -85,9 +87,10 @@ class LineStage:
         """So many items from the front; blocks that touch and waited as long become one."""
         queue = self.queue
         self.queued -= count
-        lo, hi, *_ = queue[0]
-        if hi - lo == count:
-            return [queue.popleft()]
+        block = queue.popleft()
+        if block[1] - block[0] == count:
+            return [block]
+        queue.appendleft(block)
         blocks: list[Block] = []
         while count and queue:
             lo, hi, born, waited, entered = queue.popleft()
@@ -114,15 +117,15 @@ class LineStage:
 
     def note(self, now: float) -> None:
         """Note the depth of the queue, and why slots are idle."""
-        idle, queued = len(self.idle), self.queued
+        idle, queued, meter = len(self.idle), self.queued, self.meter
         depth = queued + self.in_hand - self.many + idle
         if depth != self.depth:
             self.depth = depth
-            self.meter.depth.set(depth, now)
+            meter.depth.set(depth, now)
         told = -idle if queued else idle
         if told != self.told:
             self.told = told
-            self.meter.idle(idle, "blocked" if told < 0 else "starved", now)
+            meter.idle(idle, "blocked" if told < 0 else "starved", now)
 
     def count(self, seconds: float, calls: int) -> bool:
         """Count calls that took so long, as `StageMeter.block` does; whether the stage has another size now."""
@@ -133,23 +136,25 @@ class LineStage:
             meter.items_in += 1
             self.calls[seconds] = self.calls.get(seconds, 0) + 1
             return False
+        recent, busy = meter.recent_calls, meter.recent_busy
         if calls:
             meter.timed += calls
-            if meter.recent_calls > 256:
-                meter.recent_calls *= 0.97
-                meter.recent_busy *= 0.97
-            meter.recent_calls += calls
-            meter.recent_busy += seconds
+            if recent > 256:
+                recent *= 0.97
+                busy *= 0.97
+            meter.recent_calls = recent = recent + calls
+            meter.recent_busy = busy = busy + seconds
             each = seconds if calls == 1 else seconds / calls
             self.calls[each] = self.calls.get(each, 0) + 1
             meter.items_in += calls
-        mean, target = meter.recent_busy / (meter.recent_calls or 1.0), real.target
+        mean, target = busy / (recent or 1.0), self.target
         if meter.timed < 16 or (mean == 0.0 and target == BLOCK and real.one_credit):
             return False
-        if real.credits == 1 and mean * target >= CREDIT_S and (int(BLOCK_S / mean) or 1) == target:
+        credits = self.credits
+        if credits == 1 and mean * target >= CREDIT_S and (int(BLOCK_S / mean) or 1) == target:
             return False  # nor would `size_up` change it
-        credits = real.credits
         real.size_up()
+        self.capacity, self.credits, self.target = real.capacity, real.credits, real.target
         return real.target != target or real.credits != credits
 
 

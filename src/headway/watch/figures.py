@@ -150,8 +150,11 @@ def gate(stage: Stage, engine: Engine, now: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def model(engine: Engine) -> dict[str, Any]:
-    """What a prediction needs: the pipeline as data, and what each of its calls took, as counts by seconds."""
+def model(engine: Engine, loop_cpu_s: float = 0.0, loop_s: float = 0.0) -> dict[str, Any]:
+    """What a prediction needs: the pipeline as data, and what each of its calls took, as counts by seconds.
+
+    `loop_cpu_s` of the `loop_s` seconds of its event loop were on a processor (0: not measured).
+    """
     plan, reading = engine.plan, engine.times.source.spans["reading"]
     return {
         "cores": cores(),
@@ -159,6 +162,8 @@ def model(engine: Engine) -> dict[str, Any]:
         "window": engine.window.items if plan.spec.window == "auto" else plan.spec.window,
         "window_bytes": plan.spec.window_bytes,
         "source_s": reading / engine.fates.read if engine.fates.read else 0.0,
+        "loop_s": loop_cpu_s / engine.fates.read if engine.fates.read else 0.0,
+        "loop_share": loop_cpu_s / loop_s if loop_s > 0 else 0.0,
         "steps": [_step(step) for step in plan.spec.steps],
         "stages": {stage.spec.name: _measured(stage) for stage in engine.stages},
     }

@@ -170,12 +170,23 @@ class Predictor:
             named.because,
         )
 
-    def in_processes(self, name: str) -> Prediction:
-        """The rate if stage `name` computed in as many processes as there are processors.
+    def processes(self, name: str) -> int:
+        """For how many processes in place of the threads of stage `name` there is a prediction.
+
+        One for each processor. No fewer than there were threads: how much of their calls was waiting for the lock, and
+        would end with it, was not measured, but in a process of its own no call takes longer.
+        """
+        return max(self.cores, self.workers(name))
+
+    def in_processes(self, name: str) -> Prediction | None:
+        """The rate if stage `name` computed in `processes`. None where it is not known to compute, or has one worker by its nature.
 
         Calls that compute take a processor for as long as they take; a share of it goes into handing over.
         """
-        before, workers = next(stage for stage in self._stages if stage["name"] == name), self.cores
+        before = next(stage for stage in self._stages if stage["name"] == name)
+        if before["alone"] or not cpu_s(before, self._model):
+            return None
+        workers = self.processes(name)
         moved = {
             **before, "on": "process", "workers": workers, "slots": float(workers),
             "capacity": before["capacity"] * workers / before["slots"],
@@ -235,17 +246,10 @@ def changes(predictor: Predictor, *, simulated: bool) -> list[dict[str, Any]]:
     reached = predictor.rate
     for _ in range(3):
         low = predictor.ceilings(tried)[0]
-        if low.verdict == "gil_limited" and not tried and low.stage in predictor.scalable():
-            made = predictor.in_processes(low.stage)
-            if made.rate > 1.03 * reached:
-                rows.append(
-                    _row(
-                        f'{low.stage} on="process", workers={predictor.cores}',
-                        {low.stage: predictor.cores},
-                        made,
-                        predictor,
-                    )
-                )
+        if low.verdict == "gil_limited" and not tried:
+            moved, count = predictor.in_processes(low.stage), predictor.processes(low.stage)
+            if moved is not None and moved.rate > 1.03 * reached:
+                rows.append(_row(f'{low.stage} on="process", workers={count}', {low.stage: count}, moved, predictor))
             break
         if low.verdict not in ("stage_limited", "sink_limited") or low.stage not in predictor.scalable():
             break

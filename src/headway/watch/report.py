@@ -155,8 +155,12 @@ def make_report(
     trace: str | None = None,
     job: dict[str, Any] | None = None,
     notes: list[str] | None = None,
+    loop: tuple[float, float] = (0.0, 0.0),
 ) -> Report:
-    """The report of `engine` as it stands at `now`; `notes`: what else there is to say."""
+    """The report of `engine` as it stands at `now`.
+
+    `notes`: what else there is to say; `loop`: seconds that its event loop was on a processor, and seconds in all.
+    """
     now = engine.times.stopped_at if engine.times.stopped_at is not None else now
     stages = figures.stages(engine, now)
     data: dict[str, Any] = {
@@ -168,7 +172,7 @@ def make_report(
         "stages": [stage for stage in stages if stage["kind"] != "consume"],
         "queues": [figures.queue(stage, now) for stage in engine.stages],
         "reorder": [figures.gate(stage, engine, now) for stage in engine.stages for _ in stage.gates],
-        "model": figures.model(engine) | {"consumer": [stage for stage in stages if stage["kind"] == "consume"]},
+        "model": figures.model(engine, *loop) | {"consumer": [stage for stage in stages if stage["kind"] == "consume"]},
     }
     seconds = data["elapsed"]
     data["rate"] = engine.times.emitted_roots / seconds if seconds > 0 else None

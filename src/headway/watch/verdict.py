@@ -15,6 +15,13 @@ FULL = 0.9
 """A slot that has something in hand this share of the time is never idle."""
 SOME = 0.2
 
+MACHINE = {
+    "gil_limited": 'give {} on="process", which computes beside the others; more threads change nothing',
+    "core_limited": "make the calls cheaper, or use a machine with more processors; more workers change nothing",
+    "handoff_limited": "do more in each call of {}, as with .batch, or use fewer stages; more workers change nothing",
+}
+"""What to do about a bound of the interpreter or of the machine, under which slots look busy that wait for it."""
+
 
 def judge(
     stages: list[dict[str, Any]], source: dict[str, Any], gates: list[dict[str, Any]], model: dict[str, Any], rate: float | None
@@ -84,17 +91,14 @@ def _full(
     behind = [s["starved"] > 0 for s in stages[at + 1 :]]
     # Threads that wait for the interpreter or a processor look busy; so one of several may not be the slowest.
     for ceiling in sorted(shared, key=lambda c: c.rate):
-        if ceiling.verdict not in ("gil_limited", "core_limited"):
+        if ceiling.verdict not in MACHINE:
             continue
         if rate is None or rate < 0.75 * ceiling.rate or ceiling.rate > 1.25 * neck.rate:
             continue
-        processes = ceiling.verdict == "gil_limited"
-        todo = (
-            f'give {ceiling.stage} on="process", which computes beside the others; more threads change nothing'
-            if processes
-            else "make the calls cheaper, or use a machine with more processors; more workers change nothing"
-        )
-        because = f"{ceiling.because}; {ceiling.stage} computes {_computes(stages, ceiling.stage):.0%} of its busy time"
+        because = ceiling.because
+        if ceiling.verdict != "handoff_limited":
+            because += f"; {ceiling.stage} computes {_computes(stages, ceiling.stage):.0%} of its busy time"
+        todo = MACHINE[ceiling.verdict].format(ceiling.stage)
         return _record(ceiling, confirmed=rate >= 0.85 * ceiling.rate, because=because, todo=todo)
     if held < FULL:
         return None
