@@ -5,7 +5,6 @@ They count what they are told, read no clock (every time is an argument), and kn
 
 from __future__ import annotations
 
-from collections import Counter
 from math import exp, log
 from typing import Any
 
@@ -16,14 +15,17 @@ class Histogram:
     """Counts of positive values in buckets 4% wide, so a quantile is right within 2%. Mergeable."""
 
     def __init__(self) -> None:
-        self.buckets: Counter[int] = Counter()
+        self.buckets: dict[int, int] = {}
         self.count = 0
         self.max = 0.0
 
     def record(self, value: float, count: int = 1) -> None:
-        self.buckets[int(log(value) // _STEP) if value > 1e-9 else -10_000] += count
+        # Several times a block: a dict and an `if` take half as long as a Counter and `max`.
+        bucket = int(log(value) // _STEP) if value > 1e-9 else -10_000
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + count
         self.count += count
-        self.max = max(self.max, value)
+        if value > self.max:  # noqa: PLR1730
+            self.max = value
 
     def quantile(self, q: float) -> float | None:
         """The value below which a share `q` of the records lies; None without records."""
@@ -55,7 +57,8 @@ class Level:
         if self.value:
             self._area += self.value * (now - self._since)
         self.value, self._since = value, now
-        self.most = max(self.most, value)
+        if value > self.most:  # noqa: PLR1730 - as in `Histogram.record`
+            self.most = value
 
     def mean(self, now: float) -> float:
         """The mean from the start until now."""
