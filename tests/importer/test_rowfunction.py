@@ -151,6 +151,61 @@ def test_a_row_without_output_is_filtered(then: Any, tmp_path: Path) -> None:
     assert (counts.read, counts.written, counts.filtered) == (3, 2, 1)
 
 
+SAME: dict[str, Any] = {}
+SAME_LIST: list[Any] = [None, None]
+SAME_ROWS = rows()
+
+
+def same_mapping(row: Any) -> Any:
+    SAME.update(k=int(row.k), v=row.v)
+    return SAME
+
+
+def same_list(row: Any) -> Any:
+    SAME_LIST[:] = row
+    return SAME_LIST
+
+
+def same_rows(row: Any) -> Any:
+    SAME_ROWS["a"] = (row.k, row.v)
+    return SAME_ROWS
+
+
+def list_in_rows(row: Any) -> Any:
+    SAME_LIST[:] = row
+    return rows(a=SAME_LIST)
+
+
+@pytest.mark.parametrize("function", [same_mapping, same_list, same_rows, list_in_rows])
+def test_what_a_function_gives_may_be_the_same_object_again(function: Any, tmp_path: Path) -> None:
+    assert outcome(tmp_path, function, ONE)[0] == [(1, "x"), (2, "y"), (3, "z")]
+
+
+def in_turn(row: Any) -> Any:
+    """Every form that there is, one after the other."""
+    n = int(row.k)
+    values = (n, row.v)
+    if n % 11 == 7:
+        raise Reject("seven")
+    forms = (
+        values, {"k": n, "v": row.v}, {"v": row.v, "k": n}, [n, row.v], row, iter([values]), DROP, rows(a=values),
+        rows(a=[values, values]), {"k": n}, (n, row.v, "more"),
+    )  # fmt: skip
+    return forms[n % 11]
+
+
+def test_forms_in_turn_are_written_in_order(tmp_path: Path) -> None:
+    text = "k,v\n" + "".join(f"{n},v{n}\n" for n in range(2000))
+    found, rejects, counts = outcome(tmp_path, in_turn, ONE, text)
+    expected = []
+    for n in range(2000):
+        if n % 11 not in (6, 7, 10):
+            expected += [(n, None if n % 11 == 9 else f"v{n}")] * (2 if n % 11 == 8 else 1)
+    assert found == expected
+    assert [reject[0] for reject in rejects] == [n for n in range(2000) if n % 11 in (7, 10)]
+    assert counts.filtered == len(range(6, 2000, 11))
+
+
 def test_one_row_may_become_many_and_a_missing_value_is_null(tmp_path: Path) -> None:
     found, _, counts = outcome(tmp_path, lambda row: ({"k": n} for n in range(int(row.k))), ONE)
     assert found == [(0, None), (0, None), (1, None), (0, None), (1, None), (2, None)]

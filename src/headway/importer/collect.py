@@ -33,6 +33,9 @@ class TableRows(NamedTuple):
     sources: array[int]
 
 
+_TUPLES = {tuple}
+
+
 class Collector:
     """Takes the outputs of a range's records, in order. `default` is the table of a plain row."""
 
@@ -41,6 +44,9 @@ class Collector:
         self._shapers = {table.name: _Shaper(table, codec) for table in tables}
         self._unfit: dict[int, Unfit] = {}
         self._default = self._shapers.get(default) if default is not None else None
+        self.usual = _usual(tables) if self._default is None else self._default.usual
+        """Gives an output of the usual form as a tuple, or the tuples of all tables; None for any other. What it gives can
+        wait: a function may return the same mapping or list again, with other content."""
 
     def add(self, record: int, output: Any) -> int:
         """Take one record's output; give the number of its rows. Raises Unfit and then keeps none of them."""
@@ -82,31 +88,18 @@ class Collector:
             raise Unfit("unknown_table", f"{what}; there are {names}, for headway.rows(...)")
         return shaper
 
-    def add_alike(self, sources: Sequence[int], outputs: Sequence[Any]) -> bool:
-        """Take outputs that are all of one usual form at once; False, and none is taken, if they are not.
-
-        That is: for each record one row, a tuple or a mapping, of the default table or of the same tables.
-        """
-        kinds = {*map(type, outputs)}
-        if kinds != {Rows}:
-            return self._default is not None and bool(outputs) and self._add_tables({self._default: outputs}, sources)
-        first = [name for name in outputs[0] if name in self._shapers]
-        if not first or {*map(len, outputs)} != {len(first)}:
-            return False
-        try:
-            tables = {self._shapers[name]: list(map(itemgetter(name), outputs)) for name in first}
-        except KeyError:
-            return False
-        return self._add_tables(tables, sources)
-
-    def _add_tables(self, tables: Mapping[_Shaper, Sequence[Any]], sources: Sequence[int]) -> bool:
-        shaped = {shaper: found for shaper, rows in tables.items() if (found := shaper.alike(rows)) is not None}
-        if len(shaped) < len(tables):
-            return False
-        for shaper, rows in shaped.items():
+    def extend(self, sources: Sequence[int], given: Sequence[tuple[Any, ...]]) -> None:
+        """Take what `usual` gave, and the record of each."""
+        if not given:
+            return
+        if self._default is not None:
+            shapers: Iterable[_Shaper] = (self._default,)
+            tables: Iterable[Sequence[tuple[Any, ...]]] = (given,)
+        else:
+            shapers, tables = self._shapers.values(), zip(*given, strict=True)
+        for shaper, rows in zip(shapers, tables, strict=True):
             shaper.rows += rows
             shaper.records += sources
-        return True
 
     def _add_rows(self, record: int, tables: Mapping[str, Any]) -> int:
         count = 0
@@ -175,15 +168,15 @@ class _Shaper:
         self.rows.append(row if type(row) is tuple and len(row) == self.width else self._shape(row))
         self.records.append(record)
 
-    def alike(self, rows: Sequence[Any]) -> Sequence[tuple[Any, ...]] | None:
-        """Give rows, all tuples or all dicts with a value for each column, as tuples; None if they are not."""
-        kinds = {*map(type, rows)}
-        if kinds not in ({tuple}, {dict}) or {*map(len, rows)} != {self.width}:
+    def usual(self, row: Any) -> tuple[Any, ...] | None:
+        """Give a tuple, or a dict with a value for each column, as tuple; None for any other row."""
+        kind = type(row)
+        if (kind is not tuple and kind is not dict) or len(row) != self.width:
             return None
-        if kinds == {tuple}:
-            return rows
+        if kind is tuple:
+            return row  # type: ignore[no-any-return]
         try:
-            return list(map(self._get, rows))
+            return self._get(row)
         except KeyError:
             return None
 
@@ -256,6 +249,23 @@ class _Shaper:
                     unfit.setdefault(sources[index], Unfit(reason, f"column {column.name} must not be empty"))
             columns.append(stored)
         return columns
+
+
+def _usual(tables: Sequence[Table]) -> Callable[[Any], tuple[Any, ...] | None]:
+    """Make what gives the tuples of an output that has one for each of several tables."""
+    widths = [len(table.names) for table in tables]
+    of_tables: Callable[[Any], tuple[Any, ...]] = itemgetter(*(table.name for table in tables))
+
+    def usual(output: Any) -> tuple[Any, ...] | None:
+        if type(output) is not Rows or len(output) != len(widths):
+            return None
+        try:
+            given = of_tables(output)
+        except KeyError:
+            return None
+        return given if {*map(type, given)} == _TUPLES and [*map(len, given)] == widths else None
+
+    return usual if len(tables) > 1 else lambda _: None
 
 
 def rows_of(sources: array[int], record: int) -> range:

@@ -87,7 +87,7 @@ class RangeParser:
             places = reader.places(data, span, found.layout, found.records)
             rejects = [RejectedRow(record, places[record], faults[record]) for record in sorted(faults)]
         return RangeResult(
-            span._replace(data=None), found.lines, found.records, found.blanks, array("q", sorted(filtered)), rejects, found.layout, tables,
+            span._replace(data=None), found.lines, found.records, found.blanks, filtered, rejects, found.layout, tables,
             2 * reader.nbytes(data),
         )  # fmt: skip
 

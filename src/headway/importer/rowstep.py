@@ -176,32 +176,27 @@ class RowStep:
         faults: dict[int, Fault],
         filtered: array[int],
     ) -> None:
-        row, outputs, sources = self._row, list[Any](), array("q")
+        row, usual, add = self._row, self._collector.usual, self._collector.add
+        sources, given = array("q"), list[tuple[Any, ...]]()
         for index, record in records:
             try:
-                outputs.append(call(row(record), *state))
-                sources.append(index)
+                output = call(row(record), *state)
+                shaped = usual(output)
+                if shaped is not None:
+                    sources.append(index)
+                    given.append(shaped)
+                    continue
+                self._collector.extend(sources, given)
+                sources, given = array("q"), []
+                if output is DROP or (output is not None and not add(index, output)):
+                    filtered.append(index)
+                elif output is None:
+                    faults[index] = Fault("process", "returned None", "return DROP to leave a row out")
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # whatever user code raises becomes a reject
                 faults[index] = fault_of(error)
-        if type(DROP) in {*map(type, outputs)}:
-            left_out = [place for place, output in enumerate(outputs) if output is DROP]
-            filtered.extend(sources[place] for place in left_out)
-            outputs, sources = [*without(outputs, left_out)], array("q", without(sources, left_out))
-        if not outputs or self._collector.add_alike(sources, outputs):
-            return
-        for index, output in zip(sources, outputs, strict=True):
-            if output is None:
-                faults[index] = Fault("process", "returned None", "return DROP to leave a row out")
-                continue
-            try:
-                if not self._collector.add(index, output):
-                    filtered.append(index)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # what it yields is made now
-                faults[index] = fault_of(error)
+        self._collector.extend(sources, given)
 
     def _call_with_found(
         self,

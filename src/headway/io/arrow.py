@@ -42,7 +42,6 @@ _FORMS: Mapping[str, str] = {
 _NARROWER = ("int", "float", "json")
 """Kinds whose values may be fewer than those of their type in Arrow."""
 
-
 whole_columns = True
 
 

@@ -1,4 +1,4 @@
-"""Records as columns, some at a time: what is worked on together on the way from a file to a database.
+"""Records some at a time, by row or by column: what is worked on together on the way from a file to a database.
 
 What does not belong here: where they come from, what their values mean.
 """

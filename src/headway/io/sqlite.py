@@ -51,7 +51,6 @@ Part = list[list[Any]]
 
 __all__ = ["SQLiteTarget", "fit", "join", "pack", "store", "whole_columns", "without"]
 
-
 whole_columns = False
 
 
