@@ -70,7 +70,7 @@ def pieces(chunk: Chunk) -> Iterator[Chunk]:
         return
     for start in range(0, len(chunk.sources), RECORDS_AT_ONCE):
         stop = start + RECORDS_AT_ONCE
-        yield Chunk(chunk.sources[start:stop], columns=[column[start:stop] for column in chunk.columns])
+        yield Chunk(chunk.sources[start:stop], columns=[part(column, start, stop) for column in chunk.columns])
 
 
 class ArrowColumn(Sequence[Any]):
@@ -125,6 +125,13 @@ class ArrowColumn(Sequence[Any]):
         return ArrowColumn(
             pa.concat_arrays([self.array.slice(low + 1, high - low - 1) for low, high in pairwise(edges)])
         )
+
+
+def part(column: Sequence[Any], start: int, stop: int) -> Sequence[Any]:
+    """Give some values in a row of a column."""
+    if isinstance(column, ArrowColumn):
+        return ArrowColumn(column.array.slice(start, stop - start))
+    return column[start:stop]
 
 
 def without(column: Sequence[Any], indices: Sequence[int]) -> Sequence[Any]:
