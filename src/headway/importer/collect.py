@@ -33,7 +33,8 @@ class TableRows(NamedTuple):
     sources: array[int]
 
 
-_TUPLES = {tuple}
+Taker = tuple[int, Callable[[tuple[Any, ...]], None], Callable[[int], None]]
+NO_TAKER: Taker = (-1, lambda _: None, lambda _: None)
 
 
 class Collector:
@@ -44,9 +45,6 @@ class Collector:
         self._shapers = {table.name: _Shaper(table, codec) for table in tables}
         self._unfit: dict[int, Unfit] = {}
         self._default = self._shapers.get(default) if default is not None else None
-        self.usual = _usual(tables) if self._default is None else self._default.usual
-        """Gives an output of the usual form as a tuple, or the tuples of all tables; None for any other. What it gives can
-        wait: a function may return the same mapping or list again, with other content."""
 
     def add(self, record: int, output: Any) -> int:
         """Take one record's output; give the number of its rows. Raises Unfit and then keeps none of them."""
@@ -88,18 +86,12 @@ class Collector:
             raise Unfit("unknown_table", f"{what}; there are {names}, for headway.rows(...)")
         return shaper
 
-    def extend(self, sources: Sequence[int], given: Sequence[tuple[Any, ...]]) -> None:
-        """Take what `usual` gave, and the record of each."""
-        if not given:
-            return
-        if self._default is not None:
-            shapers: Iterable[_Shaper] = (self._default,)
-            tables: Iterable[Sequence[tuple[Any, ...]]] = (given,)
-        else:
-            shapers, tables = self._shapers.values(), zip(*given, strict=True)
-        for shaper, rows in zip(shapers, tables, strict=True):
-            shaper.rows += rows
-            shaper.records += sources
+    @property
+    def takers(self) -> Mapping[str, Taker]:
+        """For each table its number of columns, and what takes a row of the usual form and its record's number."""
+        return {
+            name: (shaper.width, shaper.rows.append, shaper.records.append) for name, shaper in self._shapers.items()
+        }
 
     def _add_rows(self, record: int, tables: Mapping[str, Any]) -> int:
         count = 0
@@ -167,18 +159,6 @@ class _Shaper:
     def add(self, record: int, row: Any) -> None:
         self.rows.append(row if type(row) is tuple and len(row) == self.width else self._shape(row))
         self.records.append(record)
-
-    def usual(self, row: Any) -> tuple[Any, ...] | None:
-        """Give a tuple, or a dict with a value for each column, as tuple; None for any other row."""
-        kind = type(row)
-        if (kind is not tuple and kind is not dict) or len(row) != self.width:
-            return None
-        if kind is tuple:
-            return row  # type: ignore[no-any-return]
-        try:
-            return self._get(row)
-        except KeyError:
-            return None
 
     def add_columns(self, sources: array[int], columns: Sequence[Sequence[Any]]) -> None:
         """Take whole columns; of one range either these or rows."""
@@ -249,23 +229,6 @@ class _Shaper:
                     unfit.setdefault(sources[index], Unfit(reason, f"column {column.name} must not be empty"))
             columns.append(stored)
         return columns
-
-
-def _usual(tables: Sequence[Table]) -> Callable[[Any], tuple[Any, ...] | None]:
-    """Make what gives the tuples of an output that has one for each of several tables."""
-    widths = [len(table.names) for table in tables]
-    of_tables: Callable[[Any], tuple[Any, ...]] = itemgetter(*(table.name for table in tables))
-
-    def usual(output: Any) -> tuple[Any, ...] | None:
-        if type(output) is not Rows or len(output) != len(widths):
-            return None
-        try:
-            given = of_tables(output)
-        except KeyError:
-            return None
-        return given if {*map(type, given)} == _TUPLES and [*map(len, given)] == widths else None
-
-    return usual if len(tables) > 1 else lambda _: None
 
 
 def rows_of(sources: array[int], record: int) -> range:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from headway.core.block import DROP
 from headway.importer.batchfunction import offer
-from headway.importer.collect import Collector, TableRows, Unfit
-from headway.importer.rowfunction import Reject, RowFunction, prepare
+from headway.importer.collect import NO_TAKER, Collector, TableRows, Unfit
+from headway.importer.rowfunction import Reject, RowFunction, Rows, prepare
 from headway.importer.schema import Broken, Field, Schema
 from headway.io.chunk import Chunk, Record, pieces, whole, without
 from headway.io.columns import ColumnType, Int, Text
@@ -95,8 +95,8 @@ class RowStep:
             self._collector.settle()
             if self._schema is not None:
                 chunk = checked(self._schema, chunk, faults, self._typed)
-            if not chunk.sources:
-                continue
+                if not chunk.sources:
+                    continue
             if self._function is None:
                 columns = chunk.columns
                 if self._job.projection is not None:
@@ -104,12 +104,11 @@ class RowStep:
                 self._collector.add_columns(chunk.sources, columns)
             else:
                 if self._schema is not None:
-                    chunk = Chunk(chunk.sources, columns=_with_documents(self._schema, chunk.columns))
+                    chunk = Chunk(chunk.sources, _with_documents(self._schema, chunk.columns))
                 if self._job.lookups:
                     self._call_with_found(self._function, chunk, faults, filtered, found)
                 else:
-                    records = zip(chunk.sources, chunk.rows, strict=True)
-                    self._call_each(self._function.call, self._function.state, records, faults, filtered)
+                    self._call_each(self._function.call, self._function.state, chunk.records, faults, filtered)
 
     def outputs(self, until: int) -> dict[int, dict[str, list[dict[str, Any]]]]:
         """Give, of the records below `until`, the rows of each table that were collected, before `take`."""
@@ -176,18 +175,21 @@ class RowStep:
         faults: dict[int, Fault],
         filtered: array[int],
     ) -> None:
-        row, usual, add = self._row, self._collector.usual, self._collector.add
-        sources, given = array("q"), list[tuple[Any, ...]]()
+        row, add, takers = self._row, self._collector.add, self._collector.takers
         for index, record in records:
             try:
                 output = call(row(record), *state)
-                shaped = usual(output)
-                if shaped is not None:
-                    sources.append(index)
-                    given.append(shaped)
-                    continue
-                self._collector.extend(sources, given)
-                sources, given = array("q"), []
+                if type(output) is Rows and output:
+                    # The usual form without another call: one tuple for each table.
+                    for name, given in output.items():
+                        width, take, note = takers.get(name, NO_TAKER)
+                        if type(given) is not tuple or len(given) != width:
+                            break
+                        take(given)
+                        note(index)
+                    else:
+                        continue
+                    self._collector.forget(index)
                 if output is DROP or (output is not None and not add(index, output)):
                     filtered.append(index)
                 elif output is None:
@@ -196,7 +198,6 @@ class RowStep:
                 raise
             except BaseException as error:  # whatever user code raises becomes a reject
                 faults[index] = fault_of(error)
-        self._collector.extend(sources, given)
 
     def _call_with_found(
         self,
@@ -215,7 +216,7 @@ class RowStep:
             return call(row, *given, **keywords)
 
         def good() -> Iterator[Record]:
-            for index, record in zip(chunk.sources, chunk.rows, strict=True):
+            for index, record in chunk.records:
                 for name, place, values in known:
                     fault, keywords[name] = values[record[place]] if record[place] is not None else NOTHING
                     if fault is not None:
@@ -269,7 +270,7 @@ def checked(schema: Schema, chunk: Chunk, faults: dict[int, Fault], typed: froze
         lost = sorted(broken)
         sources = array("q", without(sources, lost))
         columns = [without(column, lost) for column in columns]
-    return Chunk(sources, columns=columns)
+    return Chunk(sources, columns)
 
 
 def _as_arrow(schema: Schema, chunk: Chunk, faults: dict[int, Fault]) -> tuple[array[int], dict[str, Any]]:

@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice, pairwise
+from operator import itemgetter
 from typing import Any, overload
 
 Record = tuple[int, Sequence[Any]]
@@ -20,36 +21,45 @@ one of them is out of the ordinary."""
 
 
 class Chunk:
-    """Some records: their numbers within their range, ascending, and their values by row or by column, as given."""
+    """Some records, by row or by column; not empty."""
 
-    def __init__(
-        self,
-        sources: array[int],
-        *,
-        rows: Sequence[Sequence[Any]] | None = None,
-        columns: Sequence[Sequence[Any]] | None = None,
-    ) -> None:
-        self.sources, self._rows, self._columns = sources, rows, columns
+    def __init__(self, sources: array[int], columns: Sequence[Sequence[Any]]) -> None:
+        self.sources, self.columns = sources, columns
+        """their numbers within their range, ascending, and their values"""
 
     @property
-    def rows(self) -> Iterable[Sequence[Any]]:
-        """The values by row; not empty."""
-        return self._rows if self._rows is not None else zip(*self.columns, strict=True)
+    def records(self) -> Iterable[Record]:
+        """Number and values of each."""
+        return zip(self.sources, zip(*self.columns, strict=True), strict=True)
+
+
+class RowChunk(Chunk):
+    """Records that came by row; their columns are made when they are asked for."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._given = records
 
     @property
-    def columns(self) -> Sequence[Sequence[Any]]:
-        """The values by column."""
-        if self._columns is None:
-            self._columns = list(zip(*self._rows or (), strict=True))
-        return self._columns
+    def records(self) -> Iterable[Record]:
+        """Number and values of each."""
+        return self._given
+
+    @cached_property
+    def sources(self) -> array[int]:  # type: ignore[override]
+        """Their numbers."""
+        return array("q", map(itemgetter(0), self._given))
+
+    @cached_property
+    def columns(self) -> Sequence[Sequence[Any]]:  # type: ignore[override]
+        """Their values by column."""
+        return list(zip(*map(itemgetter(1), self._given), strict=True))
 
 
 def chunked(records: Iterable[Record]) -> Iterator[Chunk]:
     """Give records as chunks."""
     given = iter(records)
     while some := list(islice(given, RECORDS_AT_ONCE)):
-        numbers, rows = zip(*some, strict=True)
-        yield Chunk(array("q", numbers), rows=rows)
+        yield RowChunk(some)
 
 
 def whole(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
@@ -58,19 +68,19 @@ def whole(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
     if len(parts) > 1:
         columns = zip(*(part.columns for part in parts), strict=True)
         sources = array("q", chain.from_iterable(part.sources for part in parts))
-        yield Chunk(sources, columns=[list(chain.from_iterable(column)) for column in columns])
+        yield Chunk(sources, [list(chain.from_iterable(column)) for column in columns])
     else:
         yield from parts
 
 
 def pieces(chunk: Chunk) -> Iterator[Chunk]:
     """Cut a chunk of many records to those that are worked on together."""
-    if len(chunk.sources) <= RECORDS_AT_ONCE:
+    if isinstance(chunk, RowChunk) or len(chunk.sources) <= RECORDS_AT_ONCE:
         yield chunk
         return
     for start in range(0, len(chunk.sources), RECORDS_AT_ONCE):
         stop = start + RECORDS_AT_ONCE
-        yield Chunk(chunk.sources[start:stop], columns=[part(column, start, stop) for column in chunk.columns])
+        yield Chunk(chunk.sources[start:stop], [part(column, start, stop) for column in chunk.columns])
 
 
 class ArrowColumn(Sequence[Any]):

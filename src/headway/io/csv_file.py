@@ -112,7 +112,7 @@ class CsvFile(TextFile):
         if span.first:
             found.blanks.extend([0] * self.head.blanks)
         if quick.sources:
-            yield Chunk(quick.sources, columns=quick.columns)
+            yield Chunk(quick.sources, quick.columns)
 
     @property
     def _worth_arrow(self) -> bool:

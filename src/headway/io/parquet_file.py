@@ -138,7 +138,7 @@ class ParquetReader:
         columns = [_values(column) for column in data.columns]
         for start in range(0, data.num_rows, RECORDS_AT_ONCE):
             some = [column[start : start + RECORDS_AT_ONCE] for column in columns]
-            yield Chunk(array("q", range(start, start + len(some[0]))), columns=some)
+            yield Chunk(array("q", range(start, start + len(some[0]))), some)
 
     def places(self, data: Any, span: Range, layout: Layout, records: int) -> Sequence[Place]:
         """Give where each row stands."""
