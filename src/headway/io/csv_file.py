@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import chain, islice, repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from headway.errors import InternalError, PlanError
 from headway.io.chunk import Chunk, Record
@@ -24,25 +22,8 @@ from headway.io.location import Location
 from headway.io.ranges import Found, Head, Range
 from headway.io.text_file import HEAD_BYTES, LONGEST_RECORD, TextFile
 
-if TYPE_CHECKING:
-    from headway.io.csv_arrow import Columns
-
 AT_ONCE = 64
 """Records that are looked at together, few enough to stay near the processor."""
-
-
-LONG_FILE = 32 << 20
-"""Bytes from which on it pays to load Arrow, some 0.2 s of each process."""
-
-
-@cache
-def _columns() -> Callable[[bytes, CsvFormat, int], Columns | None]:
-    """Give Arrow's parser; one that gives nothing where pyarrow is not installed."""
-    try:
-        from headway.io.csv_arrow import columns
-    except ModuleNotFoundError:
-        return lambda *_: None
-    return columns
 
 
 @dataclass(frozen=True)
@@ -103,8 +84,15 @@ class CsvFile(TextFile):
         return chain.from_iterable(self._parts(text, dirty, span, found))
 
     def chunks(self, data: bytes, span: Range, found: Found) -> Iterator[Chunk]:
-        """Give the same as columns: from Arrow's parser where it is at hand and surely reads the same."""
-        quick = _columns()(data, self.format, self.head.width) if self._worth_arrow else None
+        """Give the same as columns: from Arrow's parser where it surely reads the same.
+
+        Where Arrow is not at work already, loading it would take some 45 MB of each process for a tenth of its time.
+        """
+        quick = None
+        if "pyarrow" in sys.modules:
+            from headway.io.csv_arrow import columns
+
+            quick = columns(data, self.format, self.head.width)
         if quick is None or not (span.last or data.endswith(b"\n")):
             yield from super().chunks(data, span, found)
             return
@@ -113,11 +101,6 @@ class CsvFile(TextFile):
             found.blanks.extend([0] * self.head.blanks)
         if quick.sources:
             yield Chunk(quick.sources, quick.columns)
-
-    @property
-    def _worth_arrow(self) -> bool:
-        """Whether Arrow is loaded, or the file so long that loading it pays."""
-        return "pyarrow" in sys.modules or self.size is None or self.size >= LONG_FILE
 
     def _parts(self, text: str, dirty: bool, span: Range, found: Found) -> Iterator[Iterable[Record]]:
         """Give the records, some at a time: where all have one line and the right width none needs a look.
