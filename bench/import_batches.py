@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
@@ -23,18 +22,11 @@ from pyarrow import csv
 import batch_rules
 from headway.cli.demo_data import write_bookings
 from headway.importer.job import import_file
-from measure import Table, interleave, median
+from import_columns import FIELDS
+from measure import Table, fresh, interleave, median
 
 ROWS = int(os.environ.get("HEADWAY_BENCH_ROWS", "1000000"))
 TARGET = 1 / 0.5
-COLUMNS = {
-    "entry": "int",
-    "account": "text",
-    "booked": "timestamp",
-    "amount": "decimal(18,2)",
-    "balance": "decimal(18,2)",
-    "note": "text",
-}
 FORMS = {
     "entry": "^[0-9]+$",
     "booked": "^[0-9]{4}-(0[13-9]|1[0-2])-[0-9]{2}T[0-9:]{8}$|^[0-9]{4}-02-([01][0-9]|2[0-8])T[0-9:]{8}$",
@@ -48,7 +40,7 @@ def ingest(source: Path, folder: Path, *, server: str | None = None) -> int:
     """Arrow and ADBC alone, in one process."""
     dbapi = import_module("adbc_driver_postgresql.dbapi" if server else "adbc_driver_sqlite.dbapi")
     connection = dbapi.connect(server or str(folder / "one.db"))
-    binary = dict.fromkeys(COLUMNS, pa.binary())
+    binary = dict.fromkeys(FIELDS, pa.binary())
     reader = csv.open_csv(
         source,
         csv.ReadOptions(block_size=4 << 20),
@@ -78,15 +70,16 @@ def good_rows(batch: Any) -> Any:
     for other in masks[1:]:
         mask = pc.and_(mask, other)
     good = batch.filter(mask)
-    arrays = [good[name].cast(pa.string()) for name in COLUMNS]
-    return pa.table([arrays[0].cast(pa.int64()), *arrays[1:]], names=list(COLUMNS))
+    arrays = [good[name].cast(pa.string()) for name in FIELDS]
+    return pa.table([arrays[0].cast(pa.int64()), *arrays[1:]], names=list(FIELDS))
 
 
 def _sound(text: bytes) -> bool:
     try:
-        return bool(text.decode()) or True
+        text.decode()
     except UnicodeDecodeError:
         return False
+    return True
 
 
 def headway(source: Path, folder: Path, *, server: str | None = None) -> int:
@@ -98,7 +91,7 @@ def headway(source: Path, folder: Path, *, server: str | None = None) -> int:
             connection.execute("DROP TABLE IF EXISTS ledger, _headway_jobs, _headway_rejects")
     process = f"{Path(batch_rules.__file__)}:check"
     target = server or folder / "bank.db"
-    return import_file(source, target, table="ledger", column=COLUMNS, key="entry", process=process).tables["ledger"]
+    return import_file(source, target, table="ledger", column=FIELDS, key="entry", process=process).tables["ledger"]
 
 
 def bench() -> Table:
@@ -108,18 +101,11 @@ def bench() -> Table:
         source = Path(folder) / "bookings.csv"
         *_, _answers = write_bookings(source, ROWS)
 
-        def fresh(run: Callable[[Path, Path], int]) -> Callable[[], int]:
-            def call() -> int:
-                with tempfile.TemporaryDirectory() as empty:
-                    return run(source, Path(empty))
-
-            return call
-
-        variants = {"ADBC, SQLite": fresh(ingest), "headway, SQLite": fresh(headway)}
+        variants = {"ADBC, SQLite": fresh(ingest, source), "headway, SQLite": fresh(headway, source)}
         try:
             address = running.enter_context(postgres.server())
-            variants["ADBC, PostgreSQL"] = fresh(partial(ingest, server=address))
-            variants["headway, PostgreSQL"] = fresh(partial(headway, server=address))
+            variants["ADBC, PostgreSQL"] = fresh(partial(ingest, server=address), source)
+            variants["headway, PostgreSQL"] = fresh(partial(headway, server=address), source)
         except postgres.Missing as missing:
             print(f"without PostgreSQL: {missing}")
         samples = interleave(variants, rounds=3)

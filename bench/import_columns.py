@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from headway.cli.demo_data import write_bookings
 from headway.importer.job import import_file
-from measure import Table, interleave, median
+from measure import Table, fresh, interleave, median
 
 ROWS = int(os.environ.get("HEADWAY_BENCH_ROWS", "1000000"))
 TARGET = 1 / 0.6
@@ -25,6 +24,7 @@ COLUMNS = {
     "balance": ("decimal(18,2)", "DECIMAL(18,2)"),
     "note": ("text", "VARCHAR"),
 }
+FIELDS = {name: given for name, (given, _) in COLUMNS.items()}
 
 
 def one_statement(source: Path, folder: Path) -> int:
@@ -47,8 +47,7 @@ def one_statement(source: Path, folder: Path) -> int:
 
 def headway(source: Path, folder: Path) -> int:
     """The import job."""
-    column = {name: given for name, (given, _) in COLUMNS.items()}
-    return import_file(source, folder / "bank.duckdb", table="ledger", column=column, key="entry").tables["ledger"]
+    return import_file(source, folder / "bank.duckdb", table="ledger", column=FIELDS, key="entry").tables["ledger"]
 
 
 def bench() -> Table:
@@ -57,14 +56,9 @@ def bench() -> Table:
         source = Path(folder) / "bookings.csv"
         *_, _answers = write_bookings(source, ROWS)
 
-        def fresh(run: Callable[[Path, Path], int]) -> Callable[[], int]:
-            def call() -> int:
-                with tempfile.TemporaryDirectory() as empty:
-                    return run(source, Path(empty))
-
-            return call
-
-        samples = interleave({"one statement": fresh(one_statement), "headway": fresh(headway)}, rounds=3)
+        samples = interleave(
+            {"one statement": fresh(one_statement, source), "headway": fresh(headway, source)}, rounds=3
+        )
     table = Table(f"import of {ROWS:,} rows without a row function, into DuckDB", ("", "s", "rows/s", "rows"))
     walls = {}
     for name, found in samples.items():

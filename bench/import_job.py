@@ -23,7 +23,7 @@ from headway import Reject
 from headway.cli.demo_data import write_bookings
 from headway.importer.job import import_file
 from import_pool import Part, into_sqlite, pool_sqlite
-from measure import Table, interleave, median
+from measure import Table, fresh, interleave, median
 
 ROWS = int(os.environ.get("HEADWAY_BENCH_ROWS", "1000000"))
 A_COMMIT = 50_000
@@ -191,16 +191,6 @@ def bench() -> Table:
             table.judge(f"time of the plain loop, {target}: {faster}", ratio, most, "x")
     table.judge("time of the pool by hand, SQLite", walls["headway, SQLite"] / walls["pool, SQLite"], 1.0, "x")
     return table
-
-
-def fresh(import_into: Callable[[Path, Path], int], source: Path) -> Callable[[], int]:
-    """The same in an empty folder each time."""
-
-    def call() -> int:
-        with tempfile.TemporaryDirectory() as folder:
-            return import_into(source, Path(folder))
-
-    return call
 
 
 if __name__ == "__main__":

@@ -10,9 +10,11 @@ import os
 import platform
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -49,6 +51,16 @@ def _measure(call: Callable[[], T]) -> Sample[T]:
     cpu, wall = time.process_time(), time.perf_counter()
     result = call()
     return Sample(time.perf_counter() - wall, time.process_time() - cpu, result)
+
+
+def fresh(import_into: Callable[[Path, Path], T], source: Path) -> Callable[[], T]:
+    """Make what imports `source` into an empty folder each time."""
+
+    def call() -> T:
+        with tempfile.TemporaryDirectory() as folder:
+            return import_into(source, Path(folder))
+
+    return call
 
 
 def median(values: Iterable[float]) -> float:

@@ -130,6 +130,7 @@ def test_a_study_of_a_stage_is_in_the_report(command, monkeypatch):
     # The sleep is the service time: how long calls take is what is studied.
     (Path.cwd() / "slow_jobs.py").write_text(
         "import time\nfrom headway import Pipeline\n"
+        # The service time, half of which is to go: real time is what is studied.
         "pipeline = Pipeline(range(1500)).map(lambda n: time.sleep(0.001), name='slow').to(str)\n"
     )
     done = command("run", "slow_jobs.py:pipeline", "--study", "slow=30", "--quiet", "--json")
