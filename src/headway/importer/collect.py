@@ -9,13 +9,15 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
+from itertools import chain
+from operator import is_, itemgetter
 from typing import Any, NamedTuple
 
 from headway.importer.rowfunction import Rows, is_stream
 from headway.io.chunk import without
+from headway.io.columns import ColumnType
 from headway.io.table import Table
-from headway.io.target import Codec
+from headway.io.target import Codec, Fitted
 
 
 class Unfit(Exception):
@@ -31,10 +33,6 @@ class TableRows(NamedTuple):
 
     payload: Any
     sources: array[int]
-
-
-Taker = tuple[int, Callable[[tuple[Any, ...]], None], Callable[[int], None]]
-NO_TAKER: Taker = (-1, lambda _: None, lambda _: None)
 
 
 class Collector:
@@ -68,7 +66,7 @@ class Collector:
         for shaper in self._shapers.values():
             shaper.forget(record)
 
-    def add_columns(self, sources: array[int], columns: Sequence[Sequence[Any]], table: str | None = None) -> None:
+    def add_columns(self, sources: Sequence[int], columns: Sequence[Sequence[Any]], table: str | None = None) -> None:
         """Take rows of a table, by default that of a plain row, as columns; `sources`: the record of each, ascending."""
         self._shaper(table).add_columns(sources, columns)
 
@@ -87,11 +85,20 @@ class Collector:
         return shaper
 
     @property
-    def takers(self) -> Mapping[str, Taker]:
-        """For each table its number of columns, and what takes a row of the usual form and its record's number."""
-        return {
-            name: (shaper.width, shaper.rows.append, shaper.records.append) for name, shaper in self._shapers.items()
-        }
+    def usual(self) -> list[type]:
+        """The types of the rows that a record mostly gives for several tables: a tuple for each of them."""
+        return [tuple] * len(self._shapers)
+
+    def add_usual(self, names: Sequence[str], given: Sequence[tuple[Any, ...]], records: Sequence[int]) -> bool:
+        """Take, of each record, a tuple for each table, in the order of `names`; False, and none is taken, if one does not fit."""
+        by_table = [(self._shapers.get(name), given[at :: len(names)]) for at, name in enumerate(names)]
+        if any(shaper is None or {*map(len, rows)} != {shaper.width} for shaper, rows in by_table):
+            return False
+        for shaper, rows in by_table:
+            assert shaper is not None
+            shaper.values.extend(chain.from_iterable(rows))
+            shaper.records.extend(records)
+        return True
 
     def _add_rows(self, record: int, tables: Mapping[str, Any]) -> int:
         count = 0
@@ -119,7 +126,8 @@ class Collector:
     def settle(self) -> None:
         """Convert and encode what was collected, while it is still near the processor, and let go of it."""
         unfit: dict[int, Unfit] = {}
-        stored = {name: shaper.take(unfit) for name, shaper in self._shapers.items() if shaper.records}
+        once = _Once(self._codec)
+        stored = {name: shaper.take(unfit, once) for name, shaper in self._shapers.items() if shaper.records}
         for name, (columns, sources) in stored.items():
             shaper = self._shapers[name]
             if lost := [row for record in sorted(unfit) for row in rows_of(sources, record)]:
@@ -142,13 +150,30 @@ class Collector:
         return result, unfit
 
 
+class _Once:
+    """Converts a column once where the same values stand in several tables, as keys do."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._known: list[tuple[Sequence[Any], ColumnType, Fitted]] = []
+
+    def fit(self, type: ColumnType, values: Sequence[Any]) -> Fitted:
+        for known, its_type, fitted in self._known:
+            same = len(known) == len(values) and known[0] is values[0] and its_type == type
+            if same and all(map(is_, known, values)):
+                return fitted
+        fitted = self._codec.fit(type, values)
+        self._known.append((values, type, fitted))
+        return fitted
+
+
 class _Shaper:
     """One table's rows as tuples in column order."""
 
-    __slots__ = ("_codec", "_columns", "_get", "_names", "packed", "parts", "records", "rows", "table", "width")
+    __slots__ = ("_codec", "_columns", "_get", "_names", "packed", "parts", "records", "table", "values", "width")
 
     def __init__(self, table: Table, codec: Codec) -> None:
-        self.table, self.rows, self.records = table, list[tuple[Any, ...]](), list[int]()
+        self.table, self.values, self.records = table, list[Any](), list[int]()
         self._columns: list[Sequence[Any]] | None = None
         self.parts, self.packed = list[Any](), array("q")
         self._codec, self._names, self.width = codec, table.names, len(table.names)
@@ -157,10 +182,10 @@ class _Shaper:
         )
 
     def add(self, record: int, row: Any) -> None:
-        self.rows.append(row if type(row) is tuple and len(row) == self.width else self._shape(row))
+        self.values.extend(row if type(row) is tuple and len(row) == self.width else self._shape(row))
         self.records.append(record)
 
-    def add_columns(self, sources: array[int], columns: Sequence[Sequence[Any]]) -> None:
+    def add_columns(self, sources: Sequence[int], columns: Sequence[Sequence[Any]]) -> None:
         """Take whole columns; of one range either these or rows."""
         if self._columns is None:
             self._columns = list(columns)
@@ -171,7 +196,7 @@ class _Shaper:
     def forget(self, record: int) -> None:
         while self.records and self.records[-1] == record:
             self.records.pop()
-            self.rows.pop()
+            del self.values[-self.width :]
 
     def _shape(self, row: Any) -> tuple[Any, ...]:
         if isinstance(row, Mapping):
@@ -202,25 +227,35 @@ class _Shaper:
 
     def shown(self, until: int) -> Iterator[tuple[int, dict[str, Any]]]:
         """Give the rows of the records below `until`, by name."""
-        rows = self.rows if self._columns is None else zip(*self._columns, strict=True)
+        rows = zip(*(self._columns or self._by_column()), strict=True)
         for record, row in zip(self.records, rows, strict=False):
             if record < until:
                 yield record, dict(zip(self._names, row, strict=True))
 
-    def take(self, unfit: dict[int, Unfit]) -> tuple[list[Any], array[int]]:
+    def _by_column(self) -> list[Sequence[Any]]:
+        return [self.values[place :: self.width] for place in range(self.width)]
+
+    def take(self, unfit: dict[int, Unfit], once: _Once) -> tuple[list[Any], array[int]]:
         """Give the columns as the target has them, and the record of each row; what was taken is forgotten here."""
         columns, sources = self._columns, array("q", self.records)
+        fit = self._codec.fit
         if columns is None:
-            columns = list(zip(*self.rows, strict=True))
+            columns, fit = self._by_column(), once.fit
         self._columns = None
-        self.rows, self.records = [], []
-        return self._store(columns, sources, unfit), sources
+        self.values, self.records = [], []
+        return self._store(fit, columns, sources, unfit), sources
 
-    def _store(self, given: Sequence[Sequence[Any]], sources: Sequence[int], unfit: dict[int, Unfit]) -> list[Any]:
+    def _store(
+        self,
+        fit: Callable[[ColumnType, Sequence[Any]], Fitted],
+        given: Sequence[Sequence[Any]],
+        sources: Sequence[int],
+        unfit: dict[int, Unfit],
+    ) -> list[Any]:
         """Give the columns as the target has them; note in `unfit` the first fault of each record."""
         columns = []
         for column, values in zip(self.table.columns, given, strict=True):
-            stored, misfits, nulls = self._codec.fit(column.type, values)
+            stored, misfits, nulls = fit(column.type, values)
             for index, what in misfits.items():
                 unfit.setdefault(sources[index], Unfit(f"bad_{column.type.kind}", f"column {column.name}: {what}"))
             if column.required:

@@ -9,15 +9,15 @@ import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 from headway.core.block import DROP
 from headway.importer.batchfunction import offer
-from headway.importer.collect import NO_TAKER, Collector, TableRows, Unfit
+from headway.importer.collect import Collector, TableRows, Unfit
 from headway.importer.rowfunction import Reject, RowFunction, Rows, prepare
 from headway.importer.schema import Broken, Field, Schema
-from headway.io.chunk import Chunk, Record, pieces, whole, without
+from headway.io.chunk import Chunk, pieces, whole, without
 from headway.io.columns import ColumnType, Int, Text
 from headway.io.row import row_type
 from headway.io.table import Table
@@ -108,7 +108,8 @@ class RowStep:
                 if self._job.lookups:
                     self._call_with_found(self._function, chunk, faults, filtered, found)
                 else:
-                    self._call_each(self._function.call, self._function.state, chunk.records, faults, filtered)
+                    given = zip(map(self._row, chunk.rows), *map(repeat, self._function.state), strict=False)
+                    self._call_each(self._function.call, zip(chunk.sources, given, strict=True), faults, filtered)
 
     def outputs(self, until: int) -> dict[int, dict[str, list[dict[str, Any]]]]:
         """Give, of the records below `until`, the rows of each table that were collected, before `take`."""
@@ -170,26 +171,25 @@ class RowStep:
     def _call_each(
         self,
         call: Callable[..., Any],
-        state: tuple[Any, ...],
-        records: Iterable[Record],
+        arguments: Iterable[tuple[int, tuple[Any, ...]]],
         faults: dict[int, Fault],
         filtered: array[int],
     ) -> None:
-        row, add, takers = self._row, self._collector.add, self._collector.takers
-        for index, record in records:
+        """Call the function with each record's arguments."""
+        add, usual = self._collector.add, self._collector.usual
+        names, rows, records = list[str](), list[tuple[Any, ...]](), list[int]()
+        for index, given in arguments:
             try:
-                output = call(row(record), *state)
-                if type(output) is Rows and output:
-                    # The usual form without another call: one tuple for each table.
-                    for name, given in output.items():
-                        width, take, note = takers.get(name, NO_TAKER)
-                        if type(given) is not tuple or len(given) != width:
-                            break
-                        take(given)
-                        note(index)
-                    else:
-                        continue
-                    self._collector.forget(index)
+                output = call(*given)
+                if type(output) is Rows and [*map(type, output.values())] == usual:
+                    # Tuples can wait: nothing that the function does later changes them.
+                    names += output
+                    rows += output.values()
+                    records.append(index)
+                    continue
+                if records:
+                    self._add_usual(names, rows, records, faults)
+                    names, rows, records = [], [], []
                 if output is DROP or (output is not None and not add(index, output)):
                     filtered.append(index)
                 elif output is None:
@@ -197,6 +197,23 @@ class RowStep:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # whatever user code raises becomes a reject
+                faults[index] = fault_of(error)
+        if records:
+            self._add_usual(names, rows, records, faults)
+
+    def _add_usual(
+        self, names: list[str], rows: list[tuple[Any, ...]], records: list[int], faults: dict[int, Fault]
+    ) -> None:
+        """Take what records gave, a tuple for each table: together where all name the tables in the same order."""
+        width = len(rows) // len(records)
+        first = names[:width]
+        if names == first * len(records) and self._collector.add_usual(first, rows, records):
+            return
+        for at, index in enumerate(records):
+            start, stop = at * width, (at + 1) * width
+            try:
+                self._collector.add(index, Rows(zip(names[start:stop], rows[start:stop], strict=True)))
+            except Unfit as error:
                 faults[index] = fault_of(error)
 
     def _call_with_found(
@@ -212,20 +229,20 @@ class RowStep:
         keywords: dict[str, Any] = {}
         call, state = function.call, function.state
 
-        def with_found(row: Any, *given: Any) -> Any:
-            return call(row, *given, **keywords)
+        def with_found(*given: Any) -> Any:
+            return call(*given, **keywords)
 
-        def good() -> Iterator[Record]:
-            for index, record in chunk.records:
+        def good() -> Iterator[tuple[int, Any]]:
+            for index, row in zip(chunk.sources, map(self._row, chunk.rows), strict=True):
                 for name, place, values in known:
-                    fault, keywords[name] = values[record[place]] if record[place] is not None else NOTHING
+                    fault, keywords[name] = values[row[place]] if row[place] is not None else NOTHING
                     if fault is not None:
                         faults[index] = fault
                         break
                 else:
-                    yield index, record
+                    yield index, (row, *state)
 
-        self._call_each(with_found, state, good(), faults, filtered)
+        self._call_each(with_found, good(), faults, filtered)
 
 
 class KeyStep:
@@ -273,7 +290,7 @@ def checked(schema: Schema, chunk: Chunk, faults: dict[int, Fault], typed: froze
     return Chunk(sources, columns)
 
 
-def _as_arrow(schema: Schema, chunk: Chunk, faults: dict[int, Fault]) -> tuple[array[int], dict[str, Any]]:
+def _as_arrow(schema: Schema, chunk: Chunk, faults: dict[int, Fault]) -> tuple[Sequence[int], dict[str, Any]]:
     """Give columns that keep the schema as Arrow's, by name; records that break it become faults."""
     from headway.io.arrow import fit
     from headway.io.arrow import without as stored_without

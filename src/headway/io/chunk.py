@@ -9,57 +9,52 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice, pairwise
-from operator import itemgetter
 from typing import Any, overload
 
 Record = tuple[int, Sequence[Any]]
 """A record's number within its range, from 0, and its values."""
 
-RECORDS_AT_ONCE = 512
+RECORDS_AT_ONCE = 256
 """Records that are worked on together: few enough to be still near the processor, and few to look at one by one where
 one of them is out of the ordinary."""
 
 
 class Chunk:
-    """Some records, by row or by column; not empty."""
+    """Some records, given by row or by column; not empty. The other form is made when it is asked for."""
 
-    def __init__(self, sources: array[int], columns: Sequence[Sequence[Any]]) -> None:
-        self.sources, self.columns = sources, columns
-        """their numbers within their range, ascending, and their values"""
-
-    @property
-    def records(self) -> Iterable[Record]:
-        """Number and values of each."""
-        return zip(self.sources, zip(*self.columns, strict=True), strict=True)
-
-
-class RowChunk(Chunk):
-    """Records that came by row; their columns are made when they are asked for."""
-
-    def __init__(self, records: Sequence[Record]) -> None:
-        self._given = records
+    def __init__(
+        self,
+        sources: Sequence[int],
+        columns: Sequence[Sequence[Any]] | None = None,
+        *,
+        rows: Sequence[Sequence[Any]] | None = None,
+    ) -> None:
+        self.sources = sources
+        """the records' numbers within their range, ascending"""
+        self._columns, self._rows = columns, rows
+        self.by_row = rows is not None
 
     @property
-    def records(self) -> Iterable[Record]:
-        """Number and values of each."""
-        return self._given
-
-    @cached_property
-    def sources(self) -> array[int]:  # type: ignore[override]
-        """Their numbers."""
-        return array("q", map(itemgetter(0), self._given))
-
-    @cached_property
-    def columns(self) -> Sequence[Sequence[Any]]:  # type: ignore[override]
+    def columns(self) -> Sequence[Sequence[Any]]:
         """Their values by column."""
-        return list(zip(*map(itemgetter(1), self._given), strict=True))
+        if self._columns is None:
+            self._columns = list(zip(*self.rows, strict=True))
+        return self._columns
+
+    @property
+    def rows(self) -> Sequence[Sequence[Any]]:
+        """Their values by record."""
+        if self._rows is None:
+            self._rows = list(zip(*self.columns, strict=True))
+        return self._rows
 
 
 def chunked(records: Iterable[Record]) -> Iterator[Chunk]:
     """Give records as chunks."""
     given = iter(records)
     while some := list(islice(given, RECORDS_AT_ONCE)):
-        yield RowChunk(some)
+        sources, rows = zip(*some, strict=True)
+        yield Chunk(sources, rows=rows)
 
 
 def whole(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
@@ -75,7 +70,7 @@ def whole(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 def pieces(chunk: Chunk) -> Iterator[Chunk]:
     """Cut a chunk of many records to those that are worked on together."""
-    if isinstance(chunk, RowChunk) or len(chunk.sources) <= RECORDS_AT_ONCE:
+    if chunk.by_row or len(chunk.sources) <= RECORDS_AT_ONCE:
         yield chunk
         return
     for start in range(0, len(chunk.sources), RECORDS_AT_ONCE):

@@ -71,7 +71,8 @@ class ColumnType(ABC):
             if value is None or (value == "" and type(value) is str and self.kind != "text"):
                 continue
             try:
-                converted[index] = self.value(value)
+                # A subclass of str counts as the text that it is, not as what it shows itself as.
+                converted[index] = self.value(str.__str__(value) if isinstance(value, str) else value)
             except (ValueError, TypeError, ArithmeticError):
                 misfits[start + index] = f"{_shown(value)} is no {self}"
         return converted

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, repeat
 from operator import attrgetter
 
 from headway.errors import InternalError, PlanError
-from headway.io.chunk import Chunk, Record
+from headway.io.chunk import RECORDS_AT_ONCE, Chunk, Record
 from headway.io.content import Content, refuse_binary
 from headway.io.csv_ends import first_record, record_end
 from headway.io.csv_format import SENTINEL, CsvFormat
@@ -21,9 +21,6 @@ from headway.io.encoding import Encoding, resolved, sound
 from headway.io.location import Location
 from headway.io.ranges import Found, Head, Range
 from headway.io.text_file import HEAD_BYTES, LONGEST_RECORD, TextFile
-
-AT_ONCE = 64
-"""Records that are looked at together, few enough to stay near the processor."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +74,11 @@ class CsvFile(TextFile):
 
     def records(self, data: bytes, span: Range, found: Found) -> Iterator[Record]:
         """Give every record that is whole and has as many fields as the header."""
-        text, dirty = self.text.decode(data)
-        found.lines = self.text.line_breaks(data) + (text[-1:] not in ("", "\r", "\n"))
-        if span.first:
-            found.blanks.extend([0] * self.head.blanks)
-        return chain.from_iterable(self._parts(text, dirty, span, found))
+        for chunk in self._parsed(data, span, found):
+            yield from zip(chunk.sources, chunk.rows, strict=True)
 
     def chunks(self, data: bytes, span: Range, found: Found) -> Iterator[Chunk]:
-        """Give the same as columns: from Arrow's parser where it surely reads the same.
+        """Give the same in chunks: as columns from Arrow's parser where it surely reads the same.
 
         Where Arrow is not at work already, loading it would take some 45 MB of each process for a tenth of its time.
         """
@@ -94,7 +88,7 @@ class CsvFile(TextFile):
 
             quick = columns(data, self.format, self.head.width)
         if quick is None or not (span.last or data.endswith(b"\n")):
-            yield from super().chunks(data, span, found)
+            yield from self._parsed(data, span, found)
             return
         found.records, found.lines, found.layout, found.faults = quick.records, quick.lines, quick.layout, quick.faults
         if span.first:
@@ -102,27 +96,38 @@ class CsvFile(TextFile):
         if quick.sources:
             yield Chunk(quick.sources, quick.columns)
 
-    def _parts(self, text: str, dirty: bool, span: Range, found: Found) -> Iterator[Iterable[Record]]:
-        """Give the records, some at a time: where all have one line and the right width none needs a look.
+    def _parsed(self, data: bytes, span: Range, found: Found) -> Iterator[Chunk]:
+        """Give the records by row, as Python's parser reads them.
 
-        Lines are made as they are read, so that they and their records stay near the processor.
+        Lines are made as they are read, so that they and their records stay near the processor. Where
+        all records of a chunk are whole and of the right width, none is looked at alone.
         """
-        width, layout, count = self.head.width, found.layout, found.lines
+        text, dirty = self.text.decode(data)
+        if span.first:
+            found.blanks.extend([0] * self.head.blanks)
+        width, layout, count = self.head.width, found.layout, sys.maxsize
         index, until, shift, stop = 0, 0, 0, 0
         lines = io.StringIO(text, newline="")
         reader = self.format.reader(chain(lines, (SENTINEL,)))
         ended = zip(reader, map(attrgetter("line_num"), repeat(reader)), strict=False)
-        while some := list(islice(ended, AT_ONCE)):
-            records, ends = zip(*some, strict=True)
+        while some := list(islice(ended, RECORDS_AT_ONCE)):
             start, stop = stop, lines.tell()
             suspect = dirty and not sound(text[start:stop])
-            sure = ends[-1] <= count and {*map(len, records)} == {width} and not suspect
-            if sure and ends[-1] - until == len(records) and until - index == shift:
+            if stop == len(text):
+                some += ended
+                found.lines = count = some[-1][1] - 1  # the sentinel's line is none
+            records, ends = zip(*some, strict=True)
+            if stop < len(text) and {*map(len, records)} == {width} and not suspect:
+                if until - index != shift or ends[-1] - until != len(records):
+                    for record, line in enumerate((until, *ends[:-1]), index):
+                        if line - record != shift:
+                            shift = line - record
+                            layout.starts(record, line)
+                yield Chunk(range(index, index + len(records)), rows=records)
                 until = ends[-1]
-                yield zip(range(index, index + len(records)), records, strict=True)
                 index += len(records)
                 continue
-            whole: list[Record] = []
+            numbers, whole = list[int](), list[Sequence[str]]()
             for record, end in some:
                 line, until = until, end
                 if line == count:
@@ -134,14 +139,16 @@ class CsvFile(TextFile):
                     shift = line - index
                     layout.starts(index, line)
                 fault = None
-                if not sure and (len(record) != width or suspect or end > count):
+                if len(record) != width or suspect or end > count:
                     fault = self._fault(record, span, closed=end <= count)
                 if fault is None:
-                    whole.append((index, record))
+                    numbers.append(index)
+                    whole.append(record)
                 else:
                     found.faults[index] = fault
                 index += 1
-            yield whole
+            if numbers:
+                yield Chunk(numbers, rows=whole)
         found.records = index
 
     def _fault(self, record: Sequence[str], span: Range, *, closed: bool) -> tuple[str, str] | None:

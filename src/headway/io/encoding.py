@@ -9,6 +9,8 @@ import codecs
 import io
 import re
 from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import ClassVar
@@ -18,6 +20,7 @@ from headway.errors import PlanError
 ESCAPED = re.compile("[\ud800-\udfff]")
 """What could not be decoded, as `Encoding.decode` leaves it."""
 
+_BARE_CR = re.compile(rb"\r(?!\n)")
 _STATEFUL = frozenset({"utf-7", "hz", "iso2022_jp", "iso2022_kr"})
 _ONE_BYTE_TRAILS_ABOVE = 0x30
 """Second bytes of the multi-byte encodings that can be cut (shift_jis, gbk, gb18030, big5, ...) are at least this."""
@@ -35,6 +38,30 @@ def _escape_byte(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("headway.escape", _escape_byte)
 
 
+class LineStarts:
+    """Where lines start that all end with LF: found for the few that are asked for, without cutting the others."""
+
+    _BLOCK = 4096
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        blocks = (data.count(b"\n", start, start + self._BLOCK) for start in range(0, len(data), self._BLOCK))
+        self._before = list(accumulate(blocks, initial=0))
+        """line breaks before each block"""
+
+    def __getitem__(self, line: int) -> int:
+        """Give where a line starts, or the end if there is none behind the last line break."""
+        if line == 0:
+            return 0
+        block = bisect_left(self._before, line) - 1
+        if block == len(self._before) - 1:
+            return len(self._data)
+        at = block * self._BLOCK - 1
+        for _ in range(line - self._before[block]):
+            at = self._data.index(b"\n", at + 1)
+        return at + 1
+
+
 class Encoding(ABC):
     """One encoding. Line breaks are CR, LF and CRLF, in bytes as in text."""
 
@@ -48,6 +75,10 @@ class Encoding(ABC):
     @abstractmethod
     def lines(self, data: bytes) -> list[bytes]:
         """Cut bytes as `text_lines` cuts their text; both give the same number of lines."""
+
+    def line_starts(self, data: bytes) -> LineStarts | Sequence[int]:
+        """Give where each line starts, and the end."""
+        return list(accumulate(map(len, self.lines(data)), initial=0))
 
     @abstractmethod
     def line_breaks(self, data: bytes) -> int:
@@ -87,8 +118,10 @@ class ByteEncoding(Encoding):
         return data.splitlines(keepends=True)
 
     def line_breaks(self, data: bytes) -> int:
-        breaks = data.count(b"\n")
-        return breaks + data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else breaks
+        return data.count(b"\n") + len(_BARE_CR.findall(data))
+
+    def line_starts(self, data: bytes) -> LineStarts | Sequence[int]:
+        return super().line_starts(data) if _BARE_CR.search(data) else LineStarts(data)
 
     def without_ending(self, line: bytes) -> bytes:
         return line.rstrip(b"\r\n")

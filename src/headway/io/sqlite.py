@@ -6,10 +6,10 @@ What does not belong here: which rows may be written.
 
 from __future__ import annotations
 
-import builtins
 import marshal
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, compress
 from operator import itemgetter
 from pathlib import Path
@@ -46,8 +46,26 @@ _EXACT_IN = {
 """Kind of column -> affinities that keep its values as they are."""
 _MOST_VARIABLES = 900
 
-Part = list[list[Any]]
-"""Some rows of one table, as columns."""
+Part = list[Collection[Any]]
+"""Some rows of one table, as columns, whose values are made only as they are looked at, near the processor."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen(Collection[Any]):
+    """Those values of a column that have a flag of 1."""
+
+    column: Iterable[Any]
+    flags: bytearray
+
+    def __iter__(self) -> Iterator[Any]:
+        return compress(self.column, self.flags)
+
+    def __len__(self) -> int:
+        return self.flags.count(1)
+
+    def __contains__(self, value: object) -> bool:
+        return any(value == each for each in self)
+
 
 __all__ = ["SQLiteTarget", "fit", "join", "pack", "store", "whole_columns", "without"]
 
@@ -62,10 +80,9 @@ def fit(type: ColumnType, values: Sequence[Any]) -> Fitted:
 def _quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
     """Store texts as one."""
     if (texts := written(type, values)) is not None:
-        return Joined(",".join(texts), ",")
-    if {*map(builtins.type, values)} == {str}:
-        return joined(type, values)
-    return stored_text.quick(type, values)
+        return Joined(",".join(texts), ",", len(texts))
+    found = joined(type, values)
+    return found if found is not None else stored_text.quick(type, values)
 
 
 def pack(_table: Table, columns: Sequence[Any]) -> bytes:
@@ -73,11 +90,8 @@ def pack(_table: Table, columns: Sequence[Any]) -> bytes:
 
     Version 2 writes every value out; the later ones look for values that occur twice, which costs more.
     """
-    return marshal.dumps([_sent(column) for column in columns], 2)
-
-
-def _sent(column: Any) -> Any:
-    return (column.whole, column.separator) if isinstance(column, Joined) else list(column)
+    sent = [(each.whole, each.separator, each.count) if isinstance(each, Joined) else list(each) for each in columns]
+    return marshal.dumps(sent, 2)
 
 
 class SQLiteTarget(Counted):
@@ -176,7 +190,7 @@ class SQLiteTarget(Counted):
     def decode(self, table: Table, payloads: Sequence[Any]) -> list[Part]:
         """Join payloads, made by our own workers, to one batch."""
         parts = map(marshal.loads, chain.from_iterable(payloads))
-        return [[sent if type(sent) is list else sent[0].split(sent[1]) for sent in part] for part in parts]
+        return [[sent if type(sent) is list else Joined(*sent) for sent in part] for part in parts]
 
     def values(self, batch: Sequence[Part], positions: Sequence[int]) -> list[Any]:
         """Give one column's values, or tuples of several columns' values."""
@@ -271,7 +285,7 @@ def _chosen(batch: Sequence[Part], wanted: bytearray) -> list[Part]:
         if 0 not in flags:
             chosen.append(part)
         elif 1 in flags:
-            chosen.append([list(compress(column, flags)) for column in part])
+            chosen.append([_Chosen(column, flags) for column in part])
     return chosen
 
 

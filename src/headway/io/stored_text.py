@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -18,7 +18,6 @@ from typing import Any
 
 from headway.io.chunk import ArrowColumn
 from headway.io.columns import ColumnType, Exact, Int
-from headway.io.encoding import sound
 
 _WRITTEN: Mapping[str, Callable[[Any], Any]] = {
     "decimal": "{:f}".format,
@@ -35,37 +34,52 @@ _PLAIN_SCALE = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """A column of texts as one, which travels for next to nothing; the separator stands in none of them."""
+class Joined(Collection[str]):
+    """A column of texts as one, in UTF-8 if it is not ASCII, which travels for next to nothing.
 
-    whole: str
+    The separator stands in none of them.
+    """
+
+    whole: str | bytes
     separator: str
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __contains__(self, value: object) -> bool:
+        return any(value == each for each in self)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.whole.split(self.separator))
+        whole = self.whole if isinstance(self.whole, str) else self.whole.decode()
+        return iter(whole.split(self.separator))
 
 
 def quick(type: ColumnType, values: Sequence[Any]) -> Sequence[Any] | None:
     """Store columns of str or int that are written as they are stored, but for a timestamp's T and Z."""
     if (texts := written(type, values)) is not None:
         return texts
-    types = {*map(builtins.type, values)}
-    if types == {int} and type == Int():
+    if type == Int() and {*map(builtins.type, values)} == {int}:
         return values if min(values) >= -(1 << 63) and max(values) < 1 << 63 else None
-    found = joined(type, values) if types == {str} else None
+    found = joined(type, values)
     return list(found) if found is not None else None
 
 
-def joined(type: ColumnType, values: Sequence[str]) -> Joined | None:
+def joined(type: ColumnType, values: Sequence[Any]) -> Joined | None:
     """Store a column of str of the usual form as one text; None where each value has to be looked at."""
-    if type.kind == "text":
-        whole = NUL.join(values)
-        return Joined(whole, NUL) if whole.count(NUL) == len(values) - 1 and sound(whole) else None
-    if isinstance(type, Exact):
-        whole = ",".join(values)  # a value with a comma of its own would read as two
-        alone = whole.count(",") == len(values) - 1
-        return Joined(whole, ",") if alone and _decimals(type.precision, type.scale).fullmatch(f"{whole},") else None
-    return _quick_stamps(values) if type.kind == "timestamp" else None
+    try:
+        if type.kind == "text":
+            whole = NUL.join(values)
+            alone = whole.count(NUL) == len(values) - 1
+            return Joined(whole if whole.isascii() else whole.encode(), NUL, len(values)) if alone else None
+        if isinstance(type, Exact):
+            whole = ",".join(values)  # a value with a comma of its own would read as two
+            form = _decimals(type.precision, type.scale)
+            alone = whole.count(",") == len(values) - 1
+            return Joined(whole, ",", len(values)) if alone and form.fullmatch(f"{whole},") else None
+        return _quick_stamps(values) if type.kind == "timestamp" else None
+    except (TypeError, UnicodeEncodeError):  # one is no text, or holds a lone surrogate
+        return None
 
 
 def written(type: ColumnType, values: Sequence[Any]) -> list[Any] | None:
@@ -112,7 +126,7 @@ def _quick_stamps(values: Sequence[str]) -> Joined | None:
         deque(map(datetime.fromisoformat, values), maxlen=0)
     except ValueError:
         return None
-    return Joined(whole.replace("T", " ").replace("Z", ""), ",")
+    return Joined(whole.replace("T", " ").replace("Z", ""), ",", len(values))
 
 
 @lru_cache

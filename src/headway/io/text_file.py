@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Self
 
 from headway.errors import HeadwayError
@@ -112,11 +111,11 @@ class TextPlaces:
 
     def __init__(self, text: Encoding, data: bytes, span: Range, layout: Layout, records: int) -> None:
         self._text, self._data, self._span, self._layout, self._records = text, data, span, layout, records
-        self._offsets: Sequence[int] = list(accumulate(map(len, text.lines(data)), initial=0))
+        self._starts = text.line_starts(data)
 
     def __getitem__(self, record: int) -> Place:
         line = self._layout.line_of(record)
-        start = self._offsets[line]
-        end = self._offsets[self._layout.line_of(record + 1)] if record + 1 < self._records else len(self._data)
+        start = self._starts[line]
+        end = self._starts[self._layout.line_of(record + 1)] if record + 1 < self._records else len(self._data)
         raw = self._text.without_ending(self._data[start:end])
         return Place(self._span.file, self._span.line + line, self._span.start + start, len(raw), raw)
