@@ -76,6 +76,33 @@ def test_a_value_that_does_not_fit_is_named_and_its_neighbours_are_intact(kind: 
     assert converted[0] == converted[2] == type.fit([good])[0][0]
 
 
+class Shout(str):
+    """A text that shows itself as another, as members of an enumeration do."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return self.upper() + "!"
+
+
+@pytest.mark.parametrize("database", ["sqlite", "duckdb", "postgresql"])
+@pytest.mark.parametrize(
+    ("kind", "value"), [("text", "a"), ("decimal(5,2)", "1.50"), ("timestamp", "2024-01-02 03:04:05"), ("int", "7")]
+)
+def test_a_subclass_of_str_is_the_text_that_it_is(database: str, kind: str, value: str) -> None:
+    stores = codec(database)
+    plain = list(stores.fit(column_type(kind), [value, value]).stored)
+    assert list(stores.fit(column_type(kind), [Shout(value), value]).stored) == plain
+    assert {*map(builtins.type, plain)} == {
+        *map(builtins.type, stores.fit(column_type(kind), [Shout(value)] * 2).stored)
+    }
+
+
+@pytest.mark.parametrize("text", ["1_0", "٣"])
+def test_a_subclass_of_str_has_to_be_a_number_as_others(text: str) -> None:
+    assert column_type("decimal(5,2)").fit([Shout(text)])[1].keys() == {0}
+
+
 def test_a_narrow_column_has_narrow_limits() -> None:
     assert Int(8).fit([127, 128, "-128", "-129"])[1].keys() == {1, 3}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from contextlib import closing
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from headway.io.csv_arrow import columns
 from headway.io.csv_ends import record_end
 from headway.io.csv_file import CsvFile
 from headway.io.csv_format import CsvFormat
+from headway.io.encoding import encoding_of
 from headway.io.ranges import Found, Range
 from headway.io.table import Column, Table
 from support.importing import ranges_of
@@ -167,6 +169,18 @@ def test_arrow_reads_what_the_parser_reads_that_reads_everything(
     assert list(quick.blanks) == list(whole.blanks)
     lines = [[found.layout.line_of(record) for record in range(found.records)] for found in (quick, whole)]
     assert lines[0] == lines[1]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    parts=st.lists(st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"b" * 100, b"c" * 4095, b"d" * 4096]), max_size=40)
+)
+def test_lines_start_where_they_start_when_all_are_cut(parts: list[bytes]) -> None:
+    text, data = encoding_of("utf-8"), b"".join(parts)
+    lines = text.lines(data)
+    starts = text.line_starts(data)
+    assert [starts[line] for line in range(len(lines) + 1)] == list(accumulate(map(len, lines), initial=0))
+    assert text.line_breaks(data) == sum(line[-1:] in (b"\n", b"\r") for line in lines)
 
 
 def test_arrow_reads_a_file_as_others_write_it() -> None:

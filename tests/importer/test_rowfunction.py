@@ -89,8 +89,18 @@ def test_every_form_of_output_writes_the_row(function: Any, tmp_path: Path) -> N
     assert (counts.read, counts.written) == (3, 3)
 
 
-def on_two(then: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda row: then(row) if row.k == "2" else rows(a=row, b=(row.k,))
+def on_two(then: Callable[[Any], Any], others: Callable[[Any], Any] | None = None) -> Callable[[Any], Any]:
+    usual = others or (lambda row: rows(a=row, b=(row.k,)))
+    return lambda row: then(row) if row.k == "2" else usual(row)
+
+
+OTHERS = [
+    lambda row: rows(a=row, b=(row.k,)),
+    lambda row: rows(a=(row.k, row.v), b=(row.k,)),
+    lambda row: rows(b=(row.k,), a=(row.k, row.v)) if row.k == "1" else rows(a=(row.k, row.v), b=(row.k,)),
+    lambda row: rows(a=(row.k, row.v), b={"k": row.k}),
+]
+"""Forms of the rows on both sides: as they come, all tuples, in turns, tuples and mappings."""
 
 
 def raising(error: BaseException) -> Callable[[Any], Any]:
@@ -125,6 +135,9 @@ class Unprintable(Exception):
         (lambda row: (1, 2), "convert", "unknown_table", "one row for several tables; return headway.rows(a=..., b=...)"),
         (lambda row: rows(c=(1,)), "convert", "unknown_table", "there is no table 'c'; there are a, b"),
         (lambda row: rows(b=(1,), a=(1,)), "convert", "wrong_width", "1 values for the 2 columns of table a"),
+        (lambda row: rows(a=(1, 2), b=(1, 2)), "convert", "wrong_width", "2 values for the 1 columns of table b"),
+        (lambda row: rows(a=(1, 2), c=(1,)), "convert", "unknown_table", "there is no table 'c'; there are a, b"),
+        (lambda row: rows(a=("x", row.v), b=("x",)), "convert", "bad_int", "column k: 'x' is no int"),
         (lambda row: rows(b=(1,), a={"k": 1, "w": 2}), "convert", "unknown_column", "table a has no column 'w'; it has k, v"),
         (lambda row: rows(b=(1,), a=("1.5", "y")), "convert", "bad_int", "column k: '1.5' is no int"),
         (lambda row: rows(a=row, b=("",)), "convert", "null_key", "column k must not be empty"),
@@ -132,10 +145,11 @@ class Unprintable(Exception):
         (breaking_stream, "process", "late", ""),
     ],
 )  # fmt: skip
+@pytest.mark.parametrize("others", OTHERS)
 def test_a_row_that_goes_wrong_is_set_aside_whole_and_its_neighbours_are_written(
-    then: Any, stage: str, reason: str, message: str, tmp_path: Path
+    then: Any, stage: str, reason: str, message: str, others: Any, tmp_path: Path
 ) -> None:
-    found, rejects, counts = outcome(tmp_path, on_two(then), TWO)
+    found, rejects, counts = outcome(tmp_path, on_two(then, others), TWO)
     assert found == [(1, "x"), (3, "z")]
     assert query(tmp_path / "bank.db", "SELECT k FROM b ORDER BY k") == [(1,), (3,)]
     assert rejects == [(1, stage, reason, message)]
@@ -179,6 +193,30 @@ def list_in_rows(row: Any) -> Any:
 @pytest.mark.parametrize("function", [same_mapping, same_list, same_rows, list_in_rows])
 def test_what_a_function_gives_may_be_the_same_object_again(function: Any, tmp_path: Path) -> None:
     assert outcome(tmp_path, function, ONE)[0] == [(1, "x"), (2, "y"), (3, "z")]
+
+
+def test_a_row_that_is_changed_after_it_was_given_is_written_as_it_was_given(tmp_path: Path) -> None:
+    latest: dict[str, Any] = {}
+
+    def running(row: Any) -> Any:
+        latest.update(k=len(latest) and latest["k"] + 1)
+        return rows(a=(row.k, str(latest["k"])), b=latest)
+
+    found, rejects, _ = outcome(tmp_path, running, TWO)
+    assert (found, rejects) == ([(1, "0"), (2, "1"), (3, "2")], [])
+    assert query(tmp_path / "bank.db", "SELECT k FROM b ORDER BY k") == [(0,), (1,), (2,)]
+
+
+def test_values_that_stand_in_two_tables_are_those_of_each_of_them(tmp_path: Path) -> None:
+    """Also where the columns differ in type, or only some of the values are the same."""
+    two = {"tables": {"a": {"columns": {"k": "int", "v": "text"}}, "b": {"columns": {"k": "text", "n": "int"}}}}
+
+    def both(row: Any) -> Any:
+        return rows(a=(row.k, row.k), b=(row.k if row.v != "z" else "other", row.k))
+
+    found, rejects, _ = outcome(tmp_path, both, two)
+    assert (found, rejects) == ([(1, "1"), (2, "2"), (3, "3")], [])
+    assert query(tmp_path / "bank.db", "SELECT k, n FROM b ORDER BY n") == [("1", 1), ("2", 2), ("other", 3)]
 
 
 def in_turn(row: Any) -> Any:

@@ -28,6 +28,10 @@ class Unfit(Exception):
         self.reason, self.message = reason, message
 
 
+_ROWS = (tuple, dict, list)
+"""The types of rows as they mostly are."""
+
+
 class TableRows(NamedTuple):
     """The rows of one table, encoded, and for each the number of its record within the range."""
 
@@ -49,7 +53,7 @@ class Collector:
         try:
             if type(output) is Rows:
                 return self._add_rows(record, output)
-            if is_stream(output):
+            if type(output) not in _ROWS and is_stream(output):
                 return sum(self.add(record, row) for row in output)
             if self._default is None:
                 _check_row(output)
@@ -182,7 +186,14 @@ class _Shaper:
         )
 
     def add(self, record: int, row: Any) -> None:
-        self.values.extend(row if type(row) is tuple and len(row) == self.width else self._shape(row))
+        if type(row) not in _ROWS or len(row) != self.width:
+            row = self._shape(row)
+        elif type(row) is dict:
+            try:
+                row = self._get(row)
+            except KeyError:
+                row = self._shape_mapping(row)
+        self.values.extend(row)
         self.records.append(record)
 
     def add_columns(self, sources: Sequence[int], columns: Sequence[Sequence[Any]]) -> None:
@@ -210,11 +221,6 @@ class _Shaper:
         return tuple(row)
 
     def _shape_mapping(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
-        try:
-            if len(row) == self.width:
-                return self._get(row)
-        except KeyError:
-            pass
         self.check_names(row)
         return tuple(map(row.get, self._names))
 
