@@ -12,10 +12,8 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
@@ -26,13 +24,12 @@ from measure import Table, machine
 
 ROOT = Path(__file__).parents[1]
 RULES = ROOT / "examples"
-SAMPLE_S = 0.1
 
 
 def main(generator: str, sizes: list[int]) -> int:
     """Import every size into every target and print what it took."""
     sys.path.append(str(ROOT / "tests"))
-    postgres = import_module("support.postgres")
+    postgres, memory = map(import_module, ("support.postgres", "support.memory"))
     print(machine())
     table = Table("the whole job", ("target", "rows", "s", "rows/s", "peak MB, all processes", "exact"))
     wrong = 0
@@ -51,7 +48,7 @@ def main(generator: str, sizes: list[int]) -> int:
                 for kind, where in targets.items():
                     target = where if "://" in where else str(folder / where)
                     started = time.perf_counter()
-                    with peak_memory() as peak:
+                    with memory.peak_memory(os.getpid()) as peak:
                         import_file(
                             folder / "transactions.csv", target, job=f"{rows}",
                             process=f"{RULES / 'transactions.py'}:post", tables=RULES / "transactions.toml",
@@ -63,47 +60,6 @@ def main(generator: str, sizes: list[int]) -> int:
                     forget(target)
     table.show()
     return bool(wrong)
-
-
-@contextmanager
-def peak_memory() -> Iterator[list[float]]:
-    """Collect the resident memory of this process and its children, in MB; a shared page counts once."""
-    found, stop = [0.0], threading.Event()
-
-    def sample() -> None:
-        while not stop.wait(SAMPLE_S):
-            found.append(sum(map(resident, family(os.getpid()))) / 1e6)
-
-    thread = threading.Thread(target=sample)
-    thread.start()
-    try:
-        yield found
-    finally:
-        stop.set()
-        thread.join()
-
-
-def family(process: int) -> Iterator[int]:
-    """Give a process and its descendants."""
-    yield process
-    for listing in Path(f"/proc/{process}/task").glob("*/children"):
-        try:
-            children = listing.read_text().split()
-        except OSError:
-            continue
-        for child in children:
-            yield from family(int(child))
-
-
-def resident(process: int) -> int:
-    """Give a process's share of the resident memory in bytes; 0 for one that has ended, and for the server."""
-    try:
-        if "postgres" in Path(f"/proc/{process}/comm").read_text():
-            return 0
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
 
 def exact(folder: Path, target: str) -> bool:
