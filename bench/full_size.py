@@ -1,7 +1,7 @@
 """The whole job at full size: every balance and reject exact, and the peak memory of all processes.
 
 ``python bench/full_size.py GENERATOR [ROWS ...]`` with the path of the transactions' generator; by default one
-and ten million rows, into each target. Exit status 1 if an end state is wrong.
+and ten million rows, into each target, by the command. Exit status 1 if an end state is wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
 
-from headway.importer.job import import_file
 from headway.io.target import Address
 from measure import Table, machine
 
@@ -47,12 +46,16 @@ def main(generator: str, sizes: list[int]) -> int:
                 os.environ["CUSTOMERS"] = str(folder / "customers.csv")
                 for kind, where in targets.items():
                     target = where if "://" in where else str(folder / where)
+                    arguments = [
+                        folder / "transactions.csv", "--to", target, "--job", str(rows), "--quiet",
+                        "--process", f"{RULES / 'transactions.py'}:post", "--tables", RULES / "transactions.toml",
+                    ]  # fmt: skip
                     started = time.perf_counter()
-                    with memory.peak_memory(os.getpid()) as peak:
-                        import_file(
-                            folder / "transactions.csv", target, job=f"{rows}",
-                            process=f"{RULES / 'transactions.py'}:post", tables=RULES / "transactions.toml",
-                        )  # fmt: skip
+                    with (
+                        subprocess.Popen([sys.executable, "-m", "headway", "import", *arguments]) as process,
+                        memory.peak_memory(process.pid) as peak,
+                    ):
+                        process.wait()
                     seconds = time.perf_counter() - started
                     right = exact(folder, target)
                     wrong += not right
