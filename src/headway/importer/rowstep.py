@@ -182,7 +182,7 @@ class RowStep:
             try:
                 output = call(*given)
                 if type(output) is Rows and [*map(type, output.values())] == usual:
-                    # Tuples can wait: nothing that the function does later changes them.
+                    # Tuples can wait: nothing that the function does later adds to them or takes from them.
                     names += output
                     rows += output.values()
                     records.append(index)
@@ -233,14 +233,14 @@ class RowStep:
             return call(*given, **keywords)
 
         def good() -> Iterator[tuple[int, Any]]:
-            for index, row in zip(chunk.sources, map(self._row, chunk.rows), strict=True):
+            for index, record in zip(chunk.sources, chunk.rows, strict=True):
                 for name, place, values in known:
-                    fault, keywords[name] = values[row[place]] if row[place] is not None else NOTHING
+                    fault, keywords[name] = values[record[place]] if record[place] is not None else NOTHING
                     if fault is not None:
                         faults[index] = fault
                         break
                 else:
-                    yield index, (row, *state)
+                    yield index, (self._row(record), *state)
 
         self._call_each(with_found, good(), faults, filtered)
 
