@@ -152,7 +152,9 @@ def join(parts: list[Any]) -> bytes:
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, batch.schema) as writer:
         writer.write_batch(batch)
-    return stream.getvalue().to_pybytes()  # type: ignore[no-any-return]
+    payload: bytes = stream.getvalue().to_pybytes()
+    pa.default_memory_pool().release_unused()  # or each worker would keep it for the next range
+    return payload
 
 
 def arrow_type(column: ColumnType) -> Any:
