@@ -46,7 +46,7 @@ def main(generator: str, sizes: list[int]) -> int:
                 os.environ["CUSTOMERS"] = str(folder / "customers.csv")
                 for kind, where in targets.items():
                     target = where if "://" in where else str(folder / where)
-                    arguments = [
+                    arguments: list[str | Path] = [
                         folder / "transactions.csv", "--to", target, "--job", str(rows), "--quiet",
                         "--process", f"{RULES / 'transactions.py'}:post", "--tables", RULES / "transactions.toml",
                     ]  # fmt: skip
