@@ -7,6 +7,7 @@ even while a call of the user's holds the interpreter.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import signal
@@ -176,8 +177,19 @@ def main() -> None:
     threading.Thread(target=read, name="headway-reader", daemon=True).start()
     report.send("opening")
     serve(recipe, report, None, queue, tokens, lambda: ending[0])
+    _end()
+
+
+def _end() -> None:
+    """End as `multiprocessing` ends its children: without taking down the interpreter.
+
+    Libraries with threads of their own, Arrow among them, abort now and then when that is done beside them.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - waits for the user's threads, as an exit does
+    atexit._run_exitfuncs()  # noqa: SLF001 - what the user's modules have registered
     sys.stdout.flush()
     sys.stderr.flush()
+    os._exit(0)
 
 
 def _end_with(parent: int) -> None:
