@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SAMPLE_S = 0.1
+"""Between two looks: nothing tells when a process takes memory."""
 
 
 @contextmanager

@@ -244,7 +244,7 @@ class _Shaper:
     def take(self, unfit: dict[int, Unfit], once: _Once) -> tuple[list[Any], array[int]]:
         """Give the columns as the target has them, and the record of each row; what was taken is forgotten here."""
         columns, sources = self._columns, array("q", self.records)
-        fit = self._codec.fit
+        fit = self._codec.fit  # columns that Arrow holds are not compared: that would make Python's values of them
         if columns is None:
             columns, fit = self._by_column(), once.fit
         self._columns = None

@@ -6,7 +6,6 @@ JSON. What does not belong here: what a row means.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -138,7 +137,7 @@ class ParquetReader:
         columns = [_values(column) for column in data.columns]
         for start in range(0, data.num_rows, RECORDS_AT_ONCE):
             some = [column[start : start + RECORDS_AT_ONCE] for column in columns]
-            yield Chunk(array("q", range(start, start + len(some[0]))), some)
+            yield Chunk(range(start, start + len(some[0])), some)
 
     def places(self, data: Any, span: Range, layout: Layout, records: int) -> Sequence[Place]:
         """Give where each row stands."""

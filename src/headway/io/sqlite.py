@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import marshal
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from headway.errors import HeadwayError, PlanError
 from headway.io import stored_text
@@ -46,15 +46,23 @@ _EXACT_IN = {
 """Kind of column -> affinities that keep its values as they are."""
 _MOST_VARIABLES = 900
 
-Part = list[Collection[Any]]
-"""Some rows of one table, as columns, whose values are made only as they are looked at, near the processor."""
+
+class _Column(Protocol):
+    """Values that are made only as they are looked at, near the processor."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+Part = list[_Column]
+"""Some rows of one table, as columns."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Chosen(Collection[Any]):
+class _Chosen:
     """Those values of a column that have a flag of 1."""
 
-    column: Iterable[Any]
+    column: _Column
     flags: bytearray
 
     def __iter__(self) -> Iterator[Any]:
@@ -62,9 +70,6 @@ class _Chosen(Collection[Any]):
 
     def __len__(self) -> int:
         return self.flags.count(1)
-
-    def __contains__(self, value: object) -> bool:
-        return any(value == each for each in self)
 
 
 __all__ = ["SQLiteTarget", "fit", "join", "pack", "store", "whole_columns", "without"]

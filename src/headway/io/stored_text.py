@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -34,7 +34,7 @@ _PLAIN_SCALE = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Joined(Collection[str]):
+class Joined:
     """A column of texts as one, in UTF-8 if it is not ASCII, which travels for next to nothing.
 
     The separator stands in none of them.
@@ -46,9 +46,6 @@ class Joined(Collection[str]):
 
     def __len__(self) -> int:
         return self.count
-
-    def __contains__(self, value: object) -> bool:
-        return any(value == each for each in self)
 
     def __iter__(self) -> Iterator[str]:
         whole = self.whole if isinstance(self.whole, str) else self.whole.decode()

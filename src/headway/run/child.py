@@ -119,6 +119,19 @@ class _Queue(JobQueue):
 
 
 def main() -> None:
+    """Serve, and end as `multiprocessing` ends its children: without taking down the interpreter.
+
+    Libraries with threads of their own, Arrow among them, abort now and then when that is done beside them.
+    """
+    _serve()
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - waits for the user's threads, as an exit does
+    atexit._run_exitfuncs()  # noqa: SLF001 - what the user's modules have registered
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _serve() -> None:
     """Serve the pipes and the memory whose descriptors are the last three arguments, behind the parent's pid."""
     parent, inward, outward, handle = (int(text) for text in sys.argv[-4:])
     _end_with(parent)
@@ -177,19 +190,6 @@ def main() -> None:
     threading.Thread(target=read, name="headway-reader", daemon=True).start()
     report.send("opening")
     serve(recipe, report, None, queue, tokens, lambda: ending[0])
-    _end()
-
-
-def _end() -> None:
-    """End as `multiprocessing` ends its children: without taking down the interpreter.
-
-    Libraries with threads of their own, Arrow among them, abort now and then when that is done beside them.
-    """
-    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - waits for the user's threads, as an exit does
-    atexit._run_exitfuncs()  # noqa: SLF001 - what the user's modules have registered
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
 
 
 def _end_with(parent: int) -> None:
