@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import signal
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +53,31 @@ def test_a_worker_that_is_killed_while_it_ends_and_has_nothing_to_close_costs_no
 
     report = Pipeline(range(20)).map(work, on="process", workers=2).run()
     assert (report.state, report.items.written) == ("done", 20)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="registers with the C library of Linux")
+def test_a_library_that_aborts_as_its_process_is_taken_down_costs_nothing(tmp_path):
+    """As one with threads of its own may; what was registered and what still runs comes to its end before."""
+    noted = tmp_path / "noted"
+
+    def note(what: str) -> None:
+        with noted.open("a") as file:
+            file.write(what)
+
+    class Connection:
+        def __enter__(self) -> None:
+            library = ctypes.CDLL(None)
+            getattr(library, "__cxa_atexit")(ctypes.cast(library.abort, ctypes.c_void_p), None, None)  # noqa: B009 - mangled
+            atexit.register(note, "registered ")
+            self.released = threading.Event()
+            threading.Thread(target=lambda: self.released.wait() and note("thread ")).start()
+
+        def __exit__(self, *error: object) -> None:
+            self.released.set()
+
+    pipeline = Pipeline(range(20)).map(lambda value, _: value, on="process", workers=1, setup=Connection)
+    assert pipeline.run().items.written == 20
+    assert noted.read_text() == "thread registered "
 
 
 def test_a_worker_that_is_killed_while_it_closes_its_set_up_is_told():
