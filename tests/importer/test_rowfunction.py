@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,23 @@ def test_a_row_that_is_changed_after_it_was_given_is_written_as_it_was_given(tmp
     found, rejects, _ = outcome(tmp_path, running, TWO)
     assert (found, rejects) == ([(1, "0"), (2, "1"), (3, "2")], [])
     assert query(tmp_path / "bank.db", "SELECT k FROM b ORDER BY k") == [(0,), (1,), (2,)]
+
+
+@pytest.mark.parametrize("form", [tuple, list, lambda row: {"k": row[0], "v": row[1]}])
+@pytest.mark.parametrize("several", [True, False])
+def test_a_document_that_is_changed_after_it_was_given_is_stored_as_it_was_given(
+    form: Any, several: bool, tmp_path: Path
+) -> None:
+    document: dict[str, Any] = {"seen": []}
+
+    def growing(row: Any) -> Any:
+        document["seen"].append(row.k)
+        output = form((row.k, document))
+        return rows(a=output) if several else output
+
+    found, rejects, _ = outcome(tmp_path, growing, {"tables": {"a": {"columns": {"k": "int", "v": "json"}}}})
+    assert rejects == []
+    assert [len(json.loads(text)["seen"]) for _, text in found] == [1, 2, 3]
 
 
 def test_values_that_stand_in_two_tables_are_those_of_each_of_them(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from itertools import chain
 from operator import is_, itemgetter
 from typing import Any, NamedTuple
@@ -89,9 +90,15 @@ class Collector:
         return shaper
 
     @property
-    def usual(self) -> list[type]:
-        """The types of the rows that a record mostly gives for several tables: a tuple for each of them."""
-        return [tuple] * len(self._shapers)
+    def usual(self) -> list[type] | None:
+        """The types of the rows that a record mostly gives for several tables: a tuple for each of them.
+
+        None where a document may stand in them, which cannot wait.
+        """
+        documents = any(
+            column.type.kind == "json" for shaper in self._shapers.values() for column in shaper.table.columns
+        )
+        return None if documents else [tuple] * len(self._shapers)
 
     def add_usual(self, names: Sequence[str], given: Sequence[tuple[Any, ...]], records: Sequence[int]) -> bool:
         """Take, of each record, a tuple for each table, in the order of `names`; False, and none is taken, if one does not fit."""
@@ -174,13 +181,16 @@ class _Once:
 class _Shaper:
     """One table's rows as tuples in column order."""
 
-    __slots__ = ("_codec", "_columns", "_get", "_names", "packed", "parts", "records", "table", "values", "width")
+    __slots__ = (
+        "_codec", "_columns", "_documents", "_get", "_names", "packed", "parts", "records", "table", "values", "width",
+    )  # fmt: skip
 
     def __init__(self, table: Table, codec: Codec) -> None:
         self.table, self.values, self.records = table, list[Any](), list[int]()
         self._columns: list[Sequence[Any]] | None = None
         self.parts, self.packed = list[Any](), array("q")
         self._codec, self._names, self.width = codec, table.names, len(table.names)
+        self._documents = [at for at, column in enumerate(table.columns) if column.type.kind == "json"]
         self._get: Callable[[Any], tuple[Any, ...]] = (
             itemgetter(*self._names) if len(self._names) > 1 else lambda row: (row[self._names[0]],)
         )
@@ -193,8 +203,18 @@ class _Shaper:
                 row = self._get(row)
             except KeyError:
                 row = self._shape_mapping(row)
+        if self._documents:
+            row = self._as_given(row)
         self.values.extend(row)
         self.records.append(record)
+
+    def _as_given(self, row: Sequence[Any]) -> list[Any]:
+        """Copy documents: rows are converted some at a time, and a function may change one that it has given."""
+        values = list(row)
+        for place in self._documents:
+            if isinstance(values[place], (dict, list)):
+                values[place] = deepcopy(values[place])
+        return values
 
     def add_columns(self, sources: Sequence[int], columns: Sequence[Sequence[Any]]) -> None:
         """Take whole columns; of one range either these or rows."""
