@@ -67,7 +67,7 @@ def test_a_library_that_aborts_as_its_process_is_taken_down_costs_nothing(tmp_pa
     class Connection:
         def __enter__(self) -> None:
             library = ctypes.CDLL(None)
-            getattr(library, "__cxa_atexit")(ctypes.cast(library.abort, ctypes.c_void_p), None, None)  # noqa: B009 - mangled
+            getattr(library, "__cxa_atexit")(ctypes.cast(library.abort, ctypes.c_void_p), None, None)
             atexit.register(note, "registered ")
             self.released = threading.Event()
             threading.Thread(target=lambda: self.released.wait() and note("thread ")).start()
