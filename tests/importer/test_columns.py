@@ -98,6 +98,10 @@ def test_a_subclass_of_str_is_the_text_that_it_is(database: str, kind: str, valu
     }
 
 
+def test_an_empty_subclass_of_str_is_null_as_an_empty_text_is() -> None:
+    assert column_type("int").fit([Shout(""), ""]) == ([None, None], {})
+
+
 @pytest.mark.parametrize("text", ["1_0", "٣"])
 def test_a_subclass_of_str_has_to_be_a_number_as_others(text: str) -> None:
     assert column_type("decimal(5,2)").fit([Shout(text)])[1].keys() == {0}

@@ -95,10 +95,8 @@ class Collector:
 
         None where a document may stand in them, which cannot wait.
         """
-        documents = any(
-            column.type.kind == "json" for shaper in self._shapers.values() for column in shaper.table.columns
-        )
-        return None if documents else [tuple] * len(self._shapers)
+        waits = not any(shaper.documents for shaper in self._shapers.values())
+        return [tuple] * len(self._shapers) if waits else None
 
     def add_usual(self, names: Sequence[str], given: Sequence[tuple[Any, ...]], records: Sequence[int]) -> bool:
         """Take, of each record, a tuple for each table, in the order of `names`; False, and none is taken, if one does not fit."""
@@ -182,7 +180,7 @@ class _Shaper:
     """One table's rows as tuples in column order."""
 
     __slots__ = (
-        "_codec", "_columns", "_documents", "_get", "_names", "packed", "parts", "records", "table", "values", "width",
+        "_codec", "_columns", "_get", "_names", "documents", "packed", "parts", "records", "table", "values", "width",
     )  # fmt: skip
 
     def __init__(self, table: Table, codec: Codec) -> None:
@@ -190,7 +188,7 @@ class _Shaper:
         self._columns: list[Sequence[Any]] | None = None
         self.parts, self.packed = list[Any](), array("q")
         self._codec, self._names, self.width = codec, table.names, len(table.names)
-        self._documents = [at for at, column in enumerate(table.columns) if column.type.kind == "json"]
+        self.documents = [at for at, column in enumerate(table.columns) if column.type.kind == "json"]
         self._get: Callable[[Any], tuple[Any, ...]] = (
             itemgetter(*self._names) if len(self._names) > 1 else lambda row: (row[self._names[0]],)
         )
@@ -203,7 +201,7 @@ class _Shaper:
                 row = self._get(row)
             except KeyError:
                 row = self._shape_mapping(row)
-        if self._documents:
+        if self.documents:
             row = self._as_given(row)
         self.values.extend(row)
         self.records.append(record)
@@ -211,7 +209,7 @@ class _Shaper:
     def _as_given(self, row: Sequence[Any]) -> list[Any]:
         """Copy documents: rows are converted some at a time, and a function may change one that it has given."""
         values = list(row)
-        for place in self._documents:
+        for place in self.documents:
             if isinstance(values[place], (dict, list)):
                 values[place] = deepcopy(values[place])
         return values

@@ -68,11 +68,12 @@ class ColumnType(ABC):
     def _one_by_one(self, values: Sequence[Any], start: int, misfits: dict[int, str]) -> list[Any]:
         converted: list[Any] = [None] * len(values)
         for index, value in enumerate(values):
-            if value is None or (value == "" and type(value) is str and self.kind != "text"):
+            if isinstance(value, str):
+                value = str.__str__(value)  # a subclass counts as the text that it is, not as what it shows itself as
+            if value is None or (self.kind != "text" and type(value) is str and not value):
                 continue
             try:
-                # A subclass of str counts as the text that it is, not as what it shows itself as.
-                converted[index] = self.value(str.__str__(value) if isinstance(value, str) else value)
+                converted[index] = self.value(value)
             except (ValueError, TypeError, ArithmeticError):
                 misfits[start + index] = f"{_shown(value)} is no {self}"
         return converted
