@@ -469,7 +469,7 @@ def test_commits_come_while_the_run_goes_on_and_speak_of_what_the_sink_has(monke
 
 def test_a_sink_that_always_has_the_next_job_in_hand_is_committed_all_the_same(monkeypatch):
     monkeypatch.setattr(commits, "COMMIT_S", 0.0)
-    sink, enough = Told(), threading.Event()
+    sink, enough, opened = Told(), threading.Event(), threading.Event()
 
     def rows() -> Any:
         for row in range(1_000_000):
@@ -478,6 +478,7 @@ def test_a_sink_that_always_has_the_next_job_in_hand_is_committed_all_the_same(m
             yield row
 
     def write(items: Any) -> None:
+        assert opened.wait(60), "the first rows may come before open() has given the run"
         assert reached(lambda: enough.is_set() or run.driver.engine.stages[-1].inbox.queued)
         sink.rows += items
 
@@ -488,6 +489,7 @@ def test_a_sink_that_always_has_the_next_job_in_hand_is_committed_all_the_same(m
 
     sink.write, sink.commit = write, commit  # type: ignore[method-assign]
     with Pipeline(rows).to(sink).open() as run:
+        opened.set()
         run.wait()
     assert len(sink.rows) < 1_000_000, "five commits came before the end"
 
@@ -496,6 +498,7 @@ def test_what_a_sink_takes_after_a_cancel_is_not_committed_and_comes_again():
     table: list[int] = []
     states: list[dict[str, Any] | None] = [None]
     cancelled: list[bool] = []
+    opened = threading.Event()
 
     class Late(Told):
         def load(self, job: str) -> dict[str, Any] | None:
@@ -504,6 +507,7 @@ def test_what_a_sink_takes_after_a_cancel_is_not_committed_and_comes_again():
         def write(self, items: Any) -> None:
             if 30 in items and not cancelled:
                 cancelled.append(True)
+                assert opened.wait(60)
                 run.cancel()
                 reached(lambda: run.driver.engine.finished)
             super().write(items)
@@ -515,6 +519,7 @@ def test_what_a_sink_takes_after_a_cancel_is_not_committed_and_comes_again():
 
     late = Pipeline(range(50), window=10).to(Late())
     with late.open(job="j") as run:
+        opened.set()
         assert run.wait().state == "cancelled"
     with Pipeline(range(50), window=10).to(Late()).open(job="j") as run:
         run.wait()
