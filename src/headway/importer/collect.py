@@ -184,7 +184,7 @@ class _Shaper:
     )  # fmt: skip
 
     def __init__(self, table: Table, codec: Codec) -> None:
-        self.table, self.values, self.records = table, list[Any](), list[int]()
+        self.table, self.values, self.records = table, list[Any](), array("q")
         self._columns: list[Sequence[Any]] | None = None
         self.parts, self.packed = list[Any](), array("q")
         self._codec, self._names, self.width = codec, table.names, len(table.names)
@@ -261,12 +261,12 @@ class _Shaper:
 
     def take(self, unfit: dict[int, Unfit], once: _Once) -> tuple[list[Any], array[int]]:
         """Give the columns as the target has them, and the record of each row; what was taken is forgotten here."""
-        columns, sources = self._columns, array("q", self.records)
+        columns, sources = self._columns, self.records
         fit = self._codec.fit  # columns that Arrow holds are not compared: that would make Python's values of them
         if columns is None:
             columns, fit = self._by_column(), once.fit
         self._columns = None
-        self.values, self.records = [], []
+        self.values, self.records = [], array("q")
         return self._store(fit, columns, sources, unfit), sources
 
     def _store(

@@ -13,6 +13,8 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress, count, islice
+from operator import ge
 from typing import Any, NamedTuple
 
 from headway.importer.rowstep import Fault
@@ -115,33 +117,41 @@ class Refusals:
         """Add, per source row, its claims on values that somebody else might hold."""
         positions = batch.table.positions(unique.columns)
         values = self._target.values(batch.rows, positions)
-        distinct = set(values)
-        taken = self._taken(batch.table, unique, positions, distinct)
-        doubtful = taken | _repeated(values, distinct)
+        if len(positions) == 1 and isinstance(batch.table.columns[positions[0]].type, Int):
+            taken, doubtful = self._among_numbers(batch.table, unique, values)
+        else:
+            distinct = set(values)
+            taken = self._target.existing(batch.table, unique.columns, distinct)
+            doubtful = taken | _repeated(values, distinct)
         if not doubtful:
             return
-        for index, value in enumerate(values):
-            if value in doubtful and not _has_null(value):
-                claim = (taken, Conflict(batch.table, unique, value))
+        for index in compress(count(), map(doubtful.__contains__, values)):
+            if not _has_null(values[index]):
+                claim = (taken, Conflict(batch.table, unique, values[index]))
                 claims.setdefault(batch.sources[index], []).append(claim)
 
-    def _taken(self, table: Table, unique: Unique, positions: Sequence[int], distinct: set[Any]) -> set[Any]:
-        """Give the values that the table holds already; ascending numbers need no look into it."""
-        if len(positions) > 1 or not isinstance(table.columns[positions[0]].type, Int):
-            return self._target.existing(table, unique.columns, distinct)
-        numbers = distinct - {None} if None in distinct else distinct
-        if not numbers:
-            return set()
+    def _among_numbers(self, table: Table, unique: Unique, numbers: Sequence[Any]) -> tuple[set[Any], set[Any]]:
+        """Give those that the table holds, and all that somebody else might hold.
+
+        Keys mostly ascend: then only those that do not can stand twice or be in the table already.
+        """
         name = table.name, unique.columns
         highest = self._highest.get(name)
         if highest is None:
             highest = self._target.highest(table.name, unique.columns[0])
-        top = max(numbers)
+        late = _out_of_order(numbers)
+        if late is not None and (highest is None or numbers[0] > highest):
+            distinct = doubtful = set(late)
+            top = max(numbers) if late else numbers[-1]
+        else:
+            distinct = set(numbers)
+            doubtful = _repeated(numbers, distinct)
+            distinct.discard(None)
+            top = max(distinct, default=highest)
         self._highest[name] = top if highest is None else max(top, highest)
-        if highest is None or min(numbers) > highest:
-            return set()
-        candidates = [number for number in numbers if number <= highest]
-        return self._target.existing(table, unique.columns, candidates)
+        old = [number for number in distinct if number <= highest] if highest is not None else []
+        taken = self._target.existing(table, unique.columns, old) if old else set()
+        return taken, doubtful | taken
 
 
 class Judged(NamedTuple):
@@ -192,6 +202,26 @@ def _settle(claims: list[tuple[set[Any], Conflict]]) -> Conflict | None:
         for taken, conflict in claims:
             taken.add(conflict.value)
     return lost
+
+
+def _out_of_order(numbers: Sequence[Any]) -> list[int] | None:
+    """Give those that are not above all before them; None where there are NULLs, or more than an eighth are such."""
+    if not numbers or numbers[0] is None:
+        return None
+    late, at = list[int](), 0
+    try:
+        for fall in compress(count(1), map(ge, numbers, islice(numbers, 1, None))):
+            if fall < at:
+                continue
+            top, at = numbers[fall - 1], fall
+            while at < len(numbers) and numbers[at] <= top:
+                late.append(numbers[at])
+                at += 1
+            if len(late) > len(numbers) // 8:
+                return None
+    except TypeError:  # a NULL
+        return None
+    return late
 
 
 def _repeated(values: Sequence[Any], distinct: set[Any]) -> set[Any]:

@@ -31,16 +31,20 @@ _ARROW: Mapping[str, Callable[[], Any]] = {
     "date": pa.date32,
     "bytes": pa.binary,
 }
-_DAY = "(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-[0-9]{2}-[0-9]{2}"  # there is no year 0
-_FORMS: Mapping[str, str] = {
-    "int": "-?[0-9]+",
-    "decimal": "-?[0-9]+(?:[.][0-9]+)?",
-    "date": _DAY,
-    "timestamp": rf"{_DAY}[T ][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}Z?",
+_CHARACTERS: Mapping[str, bytes] = {
+    "int": b"0123456789-",
+    "decimal": b"0123456789-.",
+    "date": b"0123456789-",
+    "timestamp": b"0123456789-: T",
 }
-"""How values are usually written; some other spellings Arrow reads otherwise than ``type.fit``."""
+_LENGTHS = {"date": len("2026-01-31"), "timestamp": len("2026-01-31 12:00:00")}
+"""How values are usually written: Arrow refuses a text of these characters and this length, or reads it as ``type.fit``
+does, but for a year 0. Some other spellings it reads otherwise."""
 _NARROWER = ("int", "float", "json")
 """Kinds whose values may be fewer than those of their type in Arrow."""
+
+_NULL = pa.scalar(None, pa.string())
+"""A scalar without a type would be looked up anew, with an import that fails, each time."""
 
 whole_columns = True
 
@@ -58,46 +62,63 @@ def fit(type: ColumnType, values: Sequence[Any]) -> Fitted:
 
 def _fit_texts(type: ColumnType, texts: ArrowColumn) -> Fitted | None:
     """Let Arrow convert all texts but those that it might not read as ``type.fit`` does, or that are no value."""
-    form = _form(type)
-    if form is None:
+    if not _has_form(type):
         return None
-    unusual = texts.unlike(form)
-    usual, mask = _masked(texts.array, unusual)
-    try:
-        stored = _cast(type, usual)
-    except pa.ArrowInvalid:
-        unusual = sorted({*unusual, *_impossible(type, usual)})
-        usual, mask = _masked(texts.array, unusual)
-        stored = _cast(type, usual)
-    if not unusual:
+    array = _without_zone(texts.array) if type.kind == "timestamp" else texts.array
+    unusual = _unusual(type, ArrowColumn(array))
+    if unusual:
+        array = pc.if_else(_mask(len(array), unusual), _NULL, array)
+    refused = list[int]()
+    parts = _cast(array, arrow_type(type), refused)
+    stored = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+    if not unusual and not refused:
         return Fitted(stored, {}, ())
-    fitting, misfits = type.fit(texts.array.take(pa.array(unusual, pa.int64())).to_pylist())
-    nulls = [index for index, value in zip(unusual, fitting, strict=True) if value is None]
-    stored = pc.replace_with_mask(stored, mask, store(type, fitting))
-    return Fitted(stored, {unusual[index]: what for index, what in misfits.items()}, nulls)
+    looked_at = sorted({*unusual, *refused})
+    fitting, misfits = type.fit(texts.array.take(pa.array(looked_at, pa.int64())).to_pylist())
+    nulls = [index for index, value in zip(looked_at, fitting, strict=True) if value is None]
+    stored = pc.replace_with_mask(stored, _mask(len(array), looked_at), store(type, fitting))
+    return Fitted(stored, {looked_at[index]: what for index, what in misfits.items()}, nulls)
 
 
-def _masked(array: Any, indices: Sequence[int]) -> tuple[Any, Any]:
-    """Give an array with NULLs at `indices`, and the mask of these."""
-    if not indices:
-        return array, None
-    mask = pa.array(marked(len(array), indices, keep=True), pa.uint8()).cast(pa.bool_())
-    return pc.if_else(mask, None, array), mask
-
-
-def _impossible(type: ColumnType, texts: Any, start: int = 0) -> list[int]:
-    """Give where texts stand that cannot be converted, and some around each."""
+def _cast(texts: Any, type: Any, refused: list[int], start: int = 0) -> list[Any]:
+    """Convert texts, in parts; NULL for those that cannot be, and for some around each, whose places go into `refused`."""
     try:
-        _cast(type, texts)
+        return [texts.cast(type)]
     except pa.ArrowInvalid:
-        middle = len(texts) // 2
         if len(texts) <= AT_ONCE:
-            return list(range(start, start + len(texts)))
-        return [
-            *_impossible(type, texts.slice(0, middle), start),
-            *_impossible(type, texts.slice(middle), start + middle),
-        ]
-    return []
+            refused += range(start, start + len(texts))
+            return [pa.nulls(len(texts), type)]
+        middle = len(texts) // 2
+        first = _cast(texts.slice(0, middle), type, refused, start)
+        return first + _cast(texts.slice(middle), type, refused, start + middle)
+
+
+def _mask(length: int, indices: Sequence[int]) -> Any:
+    """Give booleans that are true at `indices`."""
+    flags = pa.py_buffer(marked(length, indices, keep=True))
+    return pa.Array.from_buffers(pa.uint8(), length, [None, flags]).cast(pa.bool_())
+
+
+def _has_form(type: ColumnType) -> bool:
+    return type.kind in _CHARACTERS and (not isinstance(type, Int) or type == Int())
+
+
+def _without_zone(texts: Any) -> Any:
+    """Take the Z away where each text ends with one."""
+    zoned = bool(len(texts)) and texts[0].as_py().endswith("Z") and pc.all(pc.ends_with(texts, "Z")).as_py()
+    return pc.utf8_slice_codeunits(texts, 0, -1) if zoned else texts
+
+
+def _unusual(type: ColumnType, texts: ArrowColumn) -> list[int]:
+    """Give where texts stand that are not of the usual form."""
+    lengths, wanted = pc.binary_length(texts.array), _LENGTHS.get(type.kind)
+    if wanted is None:
+        other = pc.equal(lengths, pa.scalar(0, pa.int32()))
+    else:
+        other = pc.not_equal(lengths, pa.scalar(wanted, pa.int32()))
+        other = pc.or_(other, pc.starts_with(texts.array, "0000"))
+    found = texts.beyond(_CHARACTERS[type.kind])
+    return sorted({*found, *pc.indices_nonzero(other).to_pylist()}) if other.true_count else found
 
 
 def _quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
@@ -108,8 +129,8 @@ def _quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
             texts = ArrowColumn(pa.array(values, pa.string()))
             if type.kind == "text":
                 return texts.array
-            form = _form(type)
-            return _cast(type, texts.array) if form is not None and not texts.unlike(form) else None
+            found = _fit_texts(type, texts)
+            return found.stored if found is not None and not found.misfits and not found.nulls else None
         if types == {int} and type == Int():
             return pa.array(values, pa.int64())
         if types == {Decimal} and isinstance(type, Exact):
@@ -117,18 +138,6 @@ def _quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
     except (pa.ArrowInvalid, OverflowError, UnicodeError):
         return None
     return None
-
-
-def _form(type: ColumnType) -> str | None:
-    """Give how a type's values are usually written; some other spellings Arrow reads otherwise than ``type.fit``."""
-    return _FORMS.get(type.kind) if not isinstance(type, Int) or type == Int() else None
-
-
-def _cast(type: ColumnType, texts: Any) -> Any:
-    """Convert texts of the usual form. Raises ArrowInvalid."""
-    if type.kind == "timestamp" and pc.any(pc.ends_with(texts, "Z")).as_py():
-        texts = pc.replace_substring(texts, "Z", "")
-    return texts.cast(arrow_type(type))
 
 
 def store(type: ColumnType, values: Sequence[Any]) -> Any:
@@ -153,7 +162,6 @@ def join(parts: list[Any]) -> bytes:
     with pa.ipc.new_stream(stream, batch.schema) as writer:
         writer.write_batch(batch)
     payload: bytes = stream.getvalue().to_pybytes()
-    pa.default_memory_pool().release_unused()  # or each worker would keep it for the next range
     return payload
 
 

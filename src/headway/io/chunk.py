@@ -6,6 +6,7 @@ What does not belong here: where they come from, what their values mean.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice, pairwise
@@ -114,6 +115,31 @@ class ArrowColumn(Sequence[Any]):
         import pyarrow.compute as pc
 
         return pc.indices_nonzero(pc.is_null(self.array)).to_pylist() if self.array.null_count else ()
+
+    def counted(self, part: str) -> tuple[list[int], list[int]]:
+        """Give where texts stand that hold `part`, and how often each does; all are texts."""
+        import pyarrow.compute as pc
+
+        values = self.array.buffers()[2]
+        if values is None or part.encode() not in values.to_pybytes():
+            return [], []
+        counts = pc.count_substring(self.array, part)
+        rows = pc.indices_nonzero(counts)
+        return rows.to_pylist(), counts.take(rows).to_pylist()
+
+    def beyond(self, characters: bytes) -> list[int]:
+        """Give where texts stand that hold another byte than those of `characters`; all are texts."""
+        length, (_, offsets, values) = len(self), self.array.buffers()
+        if values is None or not length:
+            return []
+        ends = memoryview(offsets).cast("i")[self.array.offset : self.array.offset + length + 1]
+        whole = values.slice(ends[0], ends[-1] - ends[0]).to_pybytes()
+        rest = whole.translate(bytes(byte not in characters for byte in range(256)))
+        found, at = list[int](), rest.find(1)
+        while at >= 0:
+            found.append(bisect_right(ends, at + ends[0]) - 1)
+            at = rest.find(1, ends[found[-1] + 1] - ends[0])
+        return found
 
     def unlike(self, form: str) -> list[int]:
         """Give where texts stand that are not of a form, a regular expression without look-around; all are texts."""

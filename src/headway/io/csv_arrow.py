@@ -20,6 +20,7 @@ from pyarrow import csv
 from headway.io.chunk import ArrowColumn, without
 from headway.io.csv_ends import regular
 from headway.io.csv_format import CsvFormat
+from headway.io.encoding import bare_cr
 from headway.io.ranges import Layout
 
 MOST_UNDECODABLE = 100
@@ -41,32 +42,37 @@ def columns(data: bytes, format: CsvFormat, width: int) -> Columns | None:
     """Give the columns of whole records; None where two parsers might not agree."""
     if not (format.plain and format.encoding == "utf-8" and data) or data.startswith(codecs.BOM_UTF8):
         return None
-    if b"\r" in data and data.count(b"\r") != data.count(b"\r\n"):
+    if bare_cr(data):
         return None
     delimiter, quote = format.delimiter.encode(), (format.quote or "").encode()
     if len(delimiter) > 1 or len(quote) > 1:
         return None
     parts = data.split(quote) if quote else [data]
-    if not (len(parts) & 1 and regular(parts, delimiter)) or _blank_line(data, parts):
+    if not (len(parts) & 1 and regular(parts, delimiter)):
         return None
-    layout, lines, records = _layout(data, parts)
     undecodable = _undecodable(data)
     if len(undecodable) > MOST_UNDECODABLE:
         return None
-    narrow = list[tuple[int, int]]()
+    narrow = list[_Narrow]()
     table = _parsed(_blotted(data, undecodable), format, width, narrow)
-    if table is None or table.num_rows + len(narrow) != records:
+    if table is None:
         return None
+    records, lines = table.num_rows + len(narrow), data.count(b"\n") + (not data.endswith(b"\n"))
     sources = array("q", range(records))
     faults: dict[int, tuple[str, str]] = {}
-    for number, found in reversed(narrow):
-        del sources[number - 1]
-        reason = "too_few_fields" if found < width else "too_many_fields"
-        faults[number - 1] = reason, f"{found} fields, expected {width}"
+    for found in reversed(narrow):
+        del sources[found.record]
+        reason = "too_few_fields" if found.fields < width else "too_many_fields"
+        faults[found.record] = reason, f"{found.fields} fields, expected {width}"
     texts = [ArrowColumn(column.combine_chunks()) for column in table.columns]
+    layout = Layout()
+    if lines != records + _lay_out(layout, texts, sources, narrow):
+        return None  # a blank line is no record of either parser, but a line
     spoilt = dict[int, tuple[str, str]]()
+    line = counted = 0
     for start, _ in undecodable:
-        record = bisect_right(range(records), data.count(b"\n", 0, start), key=layout.line_of) - 1
+        line, counted = line + data.count(b"\n", counted, start), start
+        record = bisect_right(range(records), line, key=layout.line_of) - 1
         spoilt.setdefault(record, ("bad_encoding", f"byte \\x{data[start]:02x} is not {format.encoding}"))
     if lost := [bisect_left(sources, record) for record in spoilt if record not in faults]:
         sources = array("q", without(sources, lost))
@@ -74,35 +80,31 @@ def columns(data: bytes, format: CsvFormat, width: int) -> Columns | None:
     return Columns(records, lines, layout, spoilt | faults, sources, texts)
 
 
-def _blank_line(data: bytes, parts: Sequence[bytes]) -> bool:
-    """Whether there is a blank line outside of quotes; `parts` are the text between them."""
-    if data.startswith((b"\n", b"\r\n")):
-        return True
-    if b"\n\n" not in data and b"\n\r\n" not in data:
-        return False
-    return any(b"\n\n" in part or b"\n\r\n" in part for part in parts[::2])
+class _Narrow(NamedTuple):
+    """A record of another width: its number from 0, its fields, and the line breaks within them."""
+
+    record: int
+    fields: int
+    breaks: int
 
 
-def _layout(data: bytes, parts: Sequence[bytes]) -> tuple[Layout, int, int]:
-    """Give on which line each record starts, and how many lines and records there are; `parts` are split at quotes."""
-    layout, line, shift, counted = Layout(), 0, 0, 0
-    long = [index for index in range(1, len(parts), 2) if b"\n" in parts[index]]
-    ends = list(accumulate(map(len, parts))) if long else []
-    for index in long:
-        more = parts[index].count(b"\n")
-        line += data.count(b"\n", counted, ends[index - 1] + index)  # a quote stands before each part but the first
-        layout.starts(line - shift + 1, line + more + 1)
-        line, shift, counted = line + more, shift + more, ends[index] + index
-    lines = line + data.count(b"\n", counted) + (not data.endswith(b"\n"))
-    return layout, lines, lines - shift
+def _lay_out(layout: Layout, texts: Sequence[ArrowColumn], sources: Sequence[int], narrow: Sequence[_Narrow]) -> int:
+    """Tell a layout which records start behind others of several lines; give the line breaks within all of them."""
+    found = [(each.record, each.breaks) for each in narrow if each.breaks]
+    for column in texts:
+        rows, counts = column.counted("\n")
+        found += zip(map(sources.__getitem__, rows), counts, strict=True)
+    found.sort()  # of a record with breaks in two fields the second entry is the one that counts
+    layout.shifted((record + 1 for record, _ in found), accumulate(count for _, count in found))
+    return sum(count for _, count in found)
 
 
-def _parsed(data: bytes | bytearray, format: CsvFormat, width: int, narrow: list[tuple[int, int]]) -> Any | None:
-    """Parse into columns of texts; `narrow` gets number, from 1, and width of the records of another width."""
+def _parsed(data: bytes | bytearray, format: CsvFormat, width: int, narrow: list[_Narrow]) -> Any | None:
+    """Parse into columns of texts; `narrow` gets the records of another width."""
     names = [str(place) for place in range(width)]
 
     def other_width(row: Any) -> str:
-        narrow.append((row.number, row.actual_columns))
+        narrow.append(_Narrow(row.number - 1, row.actual_columns, row.text.count("\n")))
         return "skip"
 
     try:

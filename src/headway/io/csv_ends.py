@@ -8,8 +8,12 @@ itself to find its last record end. What does not belong here: what the records 
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from headway.io.csv_format import SENTINEL, CsvFormat
 from headway.io.encoding import text_lines
+
+_FIRST, _LAST = itemgetter(0), itemgetter(-1)
 
 
 def record_end(data: bytes, format: CsvFormat) -> int:
@@ -24,7 +28,7 @@ def record_end(data: bytes, format: CsvFormat) -> int:
     parts = data.split(quote) if quote else [data]
     if not regular(parts, format.delimiter.encode(format.encoding)):
         return _parsed_end(data, format)
-    return _last_break(parts, b"\n", len(data)) or _last_break(parts, b"\r", len(data) - data.endswith(b"\r"))
+    return _last_break(data, parts, b"\n") or _last_break(data, parts, b"\r")
 
 
 def regular(parts: list[bytes], delimiter: bytes) -> bool:
@@ -35,28 +39,26 @@ def regular(parts: list[bytes], delimiter: bytes) -> bool:
     """
     if len(parts) == 1:
         return True
-    edges = (delimiter, b"\n", b"\r")
-    last = len(parts) - 1
-    if parts[0] and not parts[0].endswith(edges):
-        return False
-    if not last & 1 and parts[last] and not parts[last].startswith(edges):
-        return False
-    between = set(parts[2:last:2])
-    between.discard(b"")
-    return all(part.startswith(edges) and part.endswith(edges) for part in between)
+    if len(delimiter) > 1:
+        return False  # a rare one, which single bytes do not tell
+    edges = {*delimiter, *b"\n\r"}
+    outside = parts[::2]
+    behind_a_quote = filter(None, outside[1:])
+    before_a_quote = filter(None, outside[:-1] if len(parts) & 1 else outside)
+    return edges.issuperset(map(_FIRST, behind_a_quote)) and edges.issuperset(map(_LAST, before_a_quote))
 
 
-def _last_break(parts: list[bytes], line_break: bytes, length: int) -> int:
-    """Give the offset behind the last line break outside of quotes within `length`, or 0."""
-    start = sum(map(len, parts)) + len(parts) - 1 if parts else 0
+def _last_break(data: bytes, parts: list[bytes], line_break: bytes) -> int:
+    """Give the offset behind the last line break outside of quotes, or 0; behind a CR at the end its LF might follow."""
+    length = len(data) - (line_break == b"\r" and data.endswith(line_break))
+    start = len(data) + 1
     for index in range(len(parts) - 1, -1, -1):
         part = parts[index]
-        start -= len(part)
+        start -= len(part) + 1  # the quote behind it
         if not index & 1:
             found = part.rfind(line_break, 0, max(0, length - start))
             if found >= 0:
                 return start + found + 1
-        start -= 1  # the quote before it
     return 0
 
 

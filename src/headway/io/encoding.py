@@ -38,6 +38,11 @@ def _escape_byte(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("headway.escape", _escape_byte)
 
 
+def bare_cr(data: bytes) -> bool:
+    """Whether there is a CR without its LF; of an encoding in which these stand for nothing else."""
+    return b"\r" in data and _BARE_CR.search(data) is not None
+
+
 class LineStarts:
     """Where lines start that all end with LF: found for the few that are asked for, without cutting the others."""
 
@@ -118,10 +123,10 @@ class ByteEncoding(Encoding):
         return data.splitlines(keepends=True)
 
     def line_breaks(self, data: bytes) -> int:
-        return data.count(b"\n") + len(_BARE_CR.findall(data))
+        return data.count(b"\n") + (len(_BARE_CR.findall(data)) if bare_cr(data) else 0)
 
     def line_starts(self, data: bytes) -> LineStarts | Sequence[int]:
-        return super().line_starts(data) if _BARE_CR.search(data) else LineStarts(data)
+        return super().line_starts(data) if bare_cr(data) else LineStarts(data)
 
     def without_ending(self, line: bytes) -> bytes:
         return line.rstrip(b"\r\n")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -81,6 +81,11 @@ class Layout:
             self._shift = line - record
             self._records.append(record)
             self._shifts.append(self._shift)
+
+    def shifted(self, records: Iterable[int], shifts: Iterable[int]) -> None:
+        """Tell of whole numbers of lines by which records, ascending, and those behind them are shifted; nothing was told yet."""
+        self._records.extend(records)
+        self._shifts.extend(shifts)
 
     def line_of(self, record: int) -> int:
         """Give the line, from 0, on which a record starts."""
