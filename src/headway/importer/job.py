@@ -130,6 +130,8 @@ class ImportJob:
         KeyboardInterrupt. What was committed is a prefix of the input; once it began, `self.result`
         tells which.
         """
+        # Or Arrow's allocator takes some 25 MB of each process at once that are never needed; before Arrow is loaded.
+        os.environ.setdefault("MIMALLOC_ARENA_EAGER_COMMIT", "0")
         ranges = open_ranges(self.sources.locations, self._format)
         try:
             self.size = ranges.size
