@@ -42,7 +42,8 @@ def reject(batch: Any, mask: Any, reason: str) -> Any:
         mask = pa.array(mask, pa.bool_())
     if len(mask) != batch.num_rows:
         raise ValueError(f"the mask has {len(mask)} values for {batch.num_rows} rows")
-    mask = pc.fill_null(mask, fill_value=False)
+    if mask.null_count:
+        mask = pc.fill_null(mask, fill_value=False)
     noted = _set_aside.get()
     if noted is not None:
         for seq in batch.column(SEQ).filter(mask).to_pylist():
@@ -103,22 +104,52 @@ def _outputs(result: Any, given: Any, noted: Mapping[int, Reject]) -> Iterator[O
         return
     if result is None:
         raise Unfit("returned None", "return the batch; DROP leaves all its rows out")
-    known = set(given.column(SEQ).to_pylist())
     for table, batch in result.items() if isinstance(result, Rows) else ((None, result),):
         if not isinstance(batch, (pa.RecordBatch, pa.Table)):
             raise Unfit("not_a_batch", f"a batch function returns an Arrow record batch, not {type(batch).__name__}")
         if batch.schema.names.count(SEQ) != 1 or batch.schema.field(SEQ).type != pa.int64():
             raise Unfit("no_seq", f"the batch has to keep its int64 column {SEQ}")
-        seqs = batch.column(SEQ).to_pylist()
-        if strange := set(seqs) - known:
-            raise Unfit("no_seq", f"{SEQ} {min(strange, key=repr)} is no row of the batch that was given")
-        kept = [index for index, seq in enumerate(seqs) if seq not in noted]
-        kept.sort(key=seqs.__getitem__)  # stable: repeated rows keep their order
-        if kept != list(range(len(seqs))):
-            batch = batch.take(pa.array(kept, pa.int64()))
-            seqs = [seqs[index] for index in kept]
+        numbers = _whole(batch.column(SEQ))
+        if not numbers.null_count and _as_given(numbers, given.column(SEQ), noted):
+            sources = array("q", numbers.to_pylist())
+        else:
+            batch, sources = _in_order(batch, numbers.to_pylist(), given.column(SEQ).to_pylist(), noted)
         names = [name for name in batch.schema.names if name != SEQ]
-        yield Output(table, array("q", seqs), {name: _column(batch.column(name)) for name in names})
+        yield Output(table, sources, {name: _column(batch.column(name)) for name in names})
+
+
+def _as_given(numbers: Any, given: Any, noted: Mapping[int, Reject]) -> bool:
+    """Whether the numbers of a result's rows ascend, are of those that were given, and none was set aside."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    length = len(numbers)
+    if length > 1 and not pc.all(pc.less_equal(numbers.slice(0, length - 1), numbers.slice(1))).as_py():
+        return False
+    if noted and pc.any(pc.is_in(numbers, value_set=pa.array(noted, pa.int64()))).as_py():
+        return False
+    return bool(pc.all(pc.is_in(numbers, value_set=given)).as_py())
+
+
+def _in_order(batch: Any, seqs: list[Any], given: list[int], noted: Mapping[int, Reject]) -> tuple[Any, array[int]]:
+    """Give a result's rows in order of their numbers, without those that were set aside, and the numbers. Raises Unfit."""
+    import pyarrow as pa
+
+    if strange := set(seqs).difference(given):
+        raise Unfit("no_seq", f"{SEQ} {min(strange, key=repr)} is no row of the batch that was given")
+    kept = [index for index, seq in enumerate(seqs) if seq not in noted]
+    kept.sort(key=seqs.__getitem__)  # stable: repeated rows keep their order
+    return batch.take(pa.array(kept, pa.int64())), array("q", [seqs[index] for index in kept])
+
+
+def _whole(given: Any) -> Any:
+    """Give a column of a result as one array. Raises what is wrong with it."""
+    import pyarrow as pa
+
+    if isinstance(given, pa.ChunkedArray):
+        given = pa.concat_arrays(given.chunks) if given.num_chunks else pa.array([], given.type)
+    given.validate(full=True)
+    return given
 
 
 def _column(given: Any) -> Sequence[Any]:
@@ -126,9 +157,7 @@ def _column(given: Any) -> Sequence[Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if isinstance(given, pa.ChunkedArray):
-        given = pa.concat_arrays(given.chunks) if given.num_chunks else pa.array([], given.type)
-    given.validate(full=True)
+    given = _whole(given)
     kinds = pa.types
     if kinds.is_date32(given.type) or given.type == pa.timestamp("us"):
         pc.min_max(given).as_py()

@@ -161,12 +161,10 @@ class RowStep:
             except Unfit as error:
                 errors = dict.fromkeys(answer.seqs, error) | errors
                 outputs = []
-            given = set[int](errors)
             for output, shaped in outputs:
                 self._collector.add_columns(output.sources, shaped, output.table)
-                given.update(output.sources)
             faults.update((seq, fault_of(error)) for seq, error in errors.items())
-            filtered.extend(seq for seq in answer.seqs if seq not in given)
+            filtered.extend(sorted(set(answer.seqs).difference(errors, *(output.sources for output, _ in outputs))))
 
     def _call_each(
         self,

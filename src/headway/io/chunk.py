@@ -102,6 +102,27 @@ class ArrowColumn(Sequence[Any]):
     def __getitem__(self, index: int | slice, /) -> Any:
         return self._values[index]
 
+    def __contains__(self, value: object) -> bool:
+        if value is None:
+            return bool(self.array.null_count)
+        if isinstance(value, str) and self.is_text:
+            import pyarrow as pa
+            import pyarrow.compute as pc
+
+            found: int = pc.index(self.array, pa.scalar(value, pa.string())).as_py()
+            return found >= 0
+        return value in self._values
+
+    def joined(self, separator: str) -> bytes | None:
+        """Give texts as one, in UTF-8, with a separator between them; None where it stands in one. A NULL is as an empty one."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        texts = pc.fill_null(self.array, pa.scalar("", pa.string())) if self.array.null_count else self.array
+        ends = pa.array([0, len(self)], pa.int32())
+        whole: bytes = pc.binary_join(pa.ListArray.from_arrays(ends, texts), separator)[0].as_buffer().to_pybytes()
+        return whole if whole.count(separator.encode()) == len(self) - 1 else None
+
     @cached_property
     def is_text(self) -> bool:
         """Whether all are texts, without NULL."""
@@ -116,12 +137,20 @@ class ArrowColumn(Sequence[Any]):
 
         return pc.indices_nonzero(pc.is_null(self.array)).to_pylist() if self.array.null_count else ()
 
+    def text_bytes(self) -> tuple[bytes, memoryview]:
+        """Give all texts as one, in UTF-8, and where each starts and the last ends; the first start may be above 0."""
+        _, offsets, values = self.array.buffers()
+        start = self.array.offset
+        starts = memoryview(offsets).cast("i")[start : start + len(self) + 1] if offsets is not None else memoryview(b"")
+        if values is None or not starts:
+            return b"", starts
+        return values.slice(starts[0], starts[-1] - starts[0]).to_pybytes(), starts
+
     def counted(self, part: str) -> tuple[list[int], list[int]]:
         """Give where texts stand that hold `part`, and how often each does; all are texts."""
         import pyarrow.compute as pc
 
-        values = self.array.buffers()[2]
-        if values is None or part.encode() not in values.to_pybytes():
+        if part.encode() not in self.text_bytes()[0]:
             return [], []
         counts = pc.count_substring(self.array, part)
         rows = pc.indices_nonzero(counts)
@@ -129,16 +158,12 @@ class ArrowColumn(Sequence[Any]):
 
     def beyond(self, characters: bytes) -> list[int]:
         """Give where texts stand that hold another byte than those of `characters`; all are texts."""
-        length, (_, offsets, values) = len(self), self.array.buffers()
-        if values is None or not length:
-            return []
-        ends = memoryview(offsets).cast("i")[self.array.offset : self.array.offset + length + 1]
-        whole = values.slice(ends[0], ends[-1] - ends[0]).to_pybytes()
-        rest = whole.translate(bytes(byte not in characters for byte in range(256)))
-        found, at = list[int](), rest.find(1)
+        whole, starts = self.text_bytes()
+        other = whole.translate(bytes(byte not in characters for byte in range(256)))
+        found, at = list[int](), other.find(1)
         while at >= 0:
-            found.append(bisect_right(ends, at + ends[0]) - 1)
-            at = rest.find(1, ends[found[-1] + 1] - ends[0])
+            found.append(bisect_right(starts, at + starts[0]) - 1)
+            at = other.find(1, starts[found[-1] + 1] - starts[0])
         return found
 
     def unlike(self, form: str) -> list[int]:

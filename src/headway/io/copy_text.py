@@ -13,8 +13,9 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from headway.io import stored_text
+from headway.io.chunk import ArrowColumn, without
 from headway.io.columns import ColumnType
-from headway.io.stored_text import join, joined, store, without
+from headway.io.stored_text import join, joined, store, written
 from headway.io.table import Table
 from headway.io.target import Fitted, fitted
 
@@ -43,6 +44,9 @@ whole_columns = False
 
 def fit(type: ColumnType, values: Sequence[Any]) -> Fitted:
     """Convert and store a column; a text with a NUL does not fit."""
+    column = written(type, values)
+    if column is not None and (type.kind != "text" or column.joined(FORBIDDEN) is not None):
+        return Fitted(column, {}, column.nulls)
     return fitted(type, values, quick=_quick, store=store, unheld=_unheld)
 
 
@@ -71,10 +75,35 @@ def pack(table: Table, columns: Sequence[Any]) -> bytes:
     return marshal.dumps((len(columns[0]), watched, copy_lines(columns)), 2)
 
 
-def copy_lines(columns: Iterable[Sequence[Any]]) -> bytes:
+def copy_lines(columns: Sequence[Sequence[Any]]) -> bytes:
     """Give the lines of rows that are given as columns of stored values."""
+    if all(isinstance(column, ArrowColumn) for column in columns):
+        return _arrow_lines(columns)  # type: ignore[arg-type]
     lines = "\n".join(map("\t".join, zip(*map(_fields, columns), strict=True)))
     return f"{lines}\n".encode()
+
+
+def _arrow_lines(columns: Sequence[ArrowColumn]) -> bytes:
+    """Let Arrow write lines, of columns of texts and of whole numbers."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    text = pa.string()
+    fields = [_arrow_escaped(each) if each.array.type == text else each.array.cast(text) for each in columns]
+    fields = [pc.fill_null(field, pa.scalar(r"\N", text)) if field.null_count else field for field in fields]
+    lines = ArrowColumn(pc.binary_join_element_wise(*fields, pa.scalar("\t", text)))
+    whole, _ = ArrowColumn(pc.binary_join_element_wise(lines.array, pa.scalar("", text), pa.scalar("\n", text))).text_bytes()
+    return whole
+
+
+def _arrow_escaped(texts: ArrowColumn) -> Any:
+    import pyarrow.compute as pc
+
+    held, array = texts.text_bytes()[0], texts.array
+    for char, escape in _ESCAPES.items():
+        if char.encode() in held:
+            array = pc.replace_substring(array, char, escape)
+    return array
 
 
 def _fields(column: Sequence[Any]) -> Sequence[str]:

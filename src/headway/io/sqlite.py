@@ -10,15 +10,16 @@ import marshal
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress
+from itertools import chain, compress, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
 from headway.errors import HeadwayError, PlanError
 from headway.io import stored_text
-from headway.io.columns import ColumnType, column_type
-from headway.io.stored_text import Joined, join, joined, store, without, written
+from headway.io.chunk import without
+from headway.io.columns import ColumnType, Int, column_type
+from headway.io.stored_text import NUL, Joined, join, joined, store, written
 from headway.io.table import Table, Unique
 from headway.io.target import (
     ConstraintRefused,
@@ -45,6 +46,8 @@ _EXACT_IN = {
 }
 """Kind of column -> affinities that keep its values as they are."""
 _MOST_VARIABLES = 900
+_ROWS_AT_ONCE = 10
+"""Rows that one INSERT takes: a third less work than one each; more take no less, and an upsert is not quicker so."""
 
 
 class _Column(Protocol):
@@ -79,13 +82,16 @@ whole_columns = False
 
 def fit(type: ColumnType, values: Sequence[Any]) -> Fitted:
     """Convert and store a column."""
+    column = written(type, values)
+    if column is not None and type == Int():
+        return Fitted(list(column), {}, column.nulls)
+    if column is not None and (whole := column.joined(NUL)) is not None:
+        return Fitted(Joined(whole, NUL, len(column), column.nulls), {}, column.nulls)
     return fitted(type, values, quick=_quick, store=store)
 
 
 def _quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
     """Store texts as one."""
-    if (texts := written(type, values)) is not None:
-        return Joined(",".join(texts), ",", len(texts))
     found = joined(type, values)
     return found if found is not None else stored_text.quick(type, values)
 
@@ -95,7 +101,10 @@ def pack(_table: Table, columns: Sequence[Any]) -> bytes:
 
     Version 2 writes every value out; the later ones look for values that occur twice, which costs more.
     """
-    sent = [(each.whole, each.separator, each.count) if isinstance(each, Joined) else list(each) for each in columns]
+    sent = [
+        (each.whole, each.separator, each.count, list(each.nulls)) if isinstance(each, Joined) else list(each)
+        for each in columns
+    ]
     return marshal.dumps(sent, 2)
 
 
@@ -231,7 +240,12 @@ class SQLiteTarget(Counted):
 
     def insert(self, table: Table, batch: Any) -> None:
         """Insert rows in order. Raises ConstraintRefused."""
-        self._many(self._insert_sql(table), _rows(batch))
+        rows, count = _rows(batch), _length(batch)
+        at_once = self._rows_at_once(table)
+        if whole := count - count % at_once:
+            values = chain.from_iterable(islice(rows, whole))
+            self._many(self._insert_sql(table, at_once), zip(*[values] * (at_once * len(table.columns)), strict=True))
+        self._many(self._insert_sql(table), rows)
 
     def upsert(self, table: Table, batch: Any) -> None:
         """Insert rows or overwrite those with the same key. Raises ConstraintRefused."""
@@ -262,9 +276,15 @@ class SQLiteTarget(Counted):
         self.execute("ROLLBACK TO trial")
         return found
 
-    def _insert_sql(self, table: Table) -> str:
-        places = ", ".join("?" * len(table.columns))
-        return f"INSERT INTO {quoted(table.name)} ({_list(table.names)}) VALUES ({places})"
+    def _rows_at_once(self, table: Table) -> int:
+        """Give the rows of one statement: one where a row may refer to another of its table, which is looked at behind it."""
+        name = table.name.casefold()
+        alone = any(row[2].casefold() == name for row in self.execute(f"PRAGMA foreign_key_list({quoted(table.name)})"))
+        return 1 if alone else max(1, min(_ROWS_AT_ONCE, _MOST_VARIABLES // len(table.columns)))
+
+    def _insert_sql(self, table: Table, rows: int = 1) -> str:
+        places = f"({', '.join('?' * len(table.columns))})"
+        return f"INSERT INTO {quoted(table.name)} ({_list(table.names)}) VALUES {', '.join([places] * rows)}"
 
     def _many(self, sql: str, rows: Iterable[tuple[Any, ...]]) -> None:
         try:

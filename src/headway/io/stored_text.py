@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
-from headway.io.chunk import ArrowColumn
+from headway.io.chunk import RECORDS_AT_ONCE, ArrowColumn
 from headway.io.columns import ColumnType, Exact, Int
 
 _WRITTEN: Mapping[str, Callable[[Any], Any]] = {
@@ -37,25 +38,37 @@ _PLAIN_SCALE = 6
 class Joined:
     """A column of texts as one, in UTF-8 if it is not ASCII, which travels for next to nothing.
 
-    The separator stands in none of them.
+    The separator stands in none of them. What stands at `nulls` is none.
     """
 
     whole: str | bytes
     separator: str
     count: int
+    nulls: Sequence[int] = ()
 
     def __len__(self) -> int:
         return self.count
 
-    def __iter__(self) -> Iterator[str]:
-        whole = self.whole if isinstance(self.whole, str) else self.whole.decode()
-        return iter(whole.split(self.separator))
+    def __iter__(self) -> Iterator[str | None]:
+        return chain.from_iterable(self._pieces())
+
+    def _pieces(self) -> Iterator[list[str | None]]:
+        """Give the texts some at a time: those of all columns of a row are then made while they are near the processor."""
+        rest = self.whole if isinstance(self.whole, str) else self.whole.decode()
+        start, nulls = 0, iter((*self.nulls, self.count))
+        null = next(nulls)
+        while start < self.count:
+            texts: list[Any] = rest.split(self.separator, RECORDS_AT_ONCE)
+            rest = texts.pop() if len(texts) > RECORDS_AT_ONCE else ""
+            while null < start + len(texts):
+                texts[null - start] = None
+                null = next(nulls)
+            start += len(texts)
+            yield texts
 
 
 def quick(type: ColumnType, values: Sequence[Any]) -> Sequence[Any] | None:
     """Store columns of str or int that are written as they are stored, but for a timestamp's T and Z."""
-    if (texts := written(type, values)) is not None:
-        return texts
     if type == Int() and {*map(builtins.type, values)} == {int}:
         return values if min(values) >= -(1 << 63) and max(values) < 1 << 63 else None
     found = joined(type, values)
@@ -79,21 +92,23 @@ def joined(type: ColumnType, values: Sequence[Any]) -> Joined | None:
         return None
 
 
-def written(type: ColumnType, values: Sequence[Any]) -> list[Any] | None:
-    """Store a column without NULL that Arrow holds in its type; None if it does not, or Arrow writes it otherwise."""
-    if not isinstance(values, ArrowColumn) or values.array.null_count:
+def written(type: ColumnType, values: Sequence[Any]) -> ArrowColumn | None:
+    """Store a column that Arrow holds in its type, as texts or whole numbers; None where Arrow would write it otherwise."""
+    if not isinstance(values, ArrowColumn):
         return None
     from headway.io.arrow import arrow_type
 
     array = values.array
     if array.type != arrow_type(type) or (isinstance(type, Exact) and type.scale > _PLAIN_SCALE):
         return None
+    if type.kind == "text" or type == Int():
+        return values
     if type.kind == "timestamp":
         seconds = array.cast("timestamp[s]", safe=False)
         if not seconds.cast(array.type).equals(array):
             return None
         array = seconds
-    return array.cast("string").to_pylist() if type.kind in ("decimal", "date", "timestamp") else None
+    return ArrowColumn(array.cast("string")) if type.kind in ("decimal", "date", "timestamp") else None
 
 
 def store(type: ColumnType, values: Sequence[Any]) -> Sequence[Any]:
@@ -105,14 +120,6 @@ def store(type: ColumnType, values: Sequence[Any]) -> Sequence[Any]:
 def join(parts: list[bytes]) -> list[bytes]:
     """Make the payload: the parts as they are."""
     return parts
-
-
-def without(column: Sequence[Any], indices: Sequence[int]) -> list[Any]:
-    """Give all values of a stored column but some."""
-    values = list(column)
-    for index in reversed(indices):
-        del values[index]
-    return values
 
 
 def _quick_stamps(values: Sequence[str]) -> Joined | None:
