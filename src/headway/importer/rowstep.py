@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import chain, repeat
 from typing import Any, NamedTuple
 
@@ -62,12 +64,14 @@ class RowStep:
         self._job = job
         self._row = row_type(job.names)
         self._function = prepare(job.process) if job.process is not None else None
-        self._codec = codec(job.target)
-        self._collector = Collector(job.tables, job.default, self._codec)
+        self._collector = Collector(job.tables, job.default, codec(job.target))
         self._schema = job.schema if job.schema is not None and not job.schema.plain else None
         if self._function is not None and self._function.per_batch and self._schema is None:
             self._schema = Schema(tuple(Field(name, Text()) for name in job.names))
         self._typed = self._wanted_typed()
+        if self._function is None:
+            with suppress(ModuleNotFoundError):  # where it is at work, a file gives columns that nobody looks at by row
+                import_module("pyarrow")
 
     def close(self) -> None:
         """Close the row function's event loop."""
@@ -89,7 +93,7 @@ class RowStep:
             for chunk in whole(chunks):
                 self._call_batch(self._function, chunk, faults, filtered)
             return
-        if self._function is not None or not self._codec.whole_columns:
+        if self._function is not None:
             chunks = chain.from_iterable(map(pieces, chunks))
         for chunk in chunks:
             self._collector.settle()

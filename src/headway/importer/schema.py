@@ -77,7 +77,9 @@ class Field:
         a rule had to look at values.
         """
         broken: dict[int, Broken] = {}
-        if self.nulls and not set(self.nulls).isdisjoint(values):
+        if self.nulls and isinstance(values, ArrowColumn):
+            values = values.nulled(self.nulls)
+        elif self.nulls and not set(self.nulls).isdisjoint(values):
             values = [None if value in self.nulls else value for value in values]
         if self.required and (None in values or "" in values):
             for index, value in enumerate(values):

@@ -46,38 +46,37 @@ _NARROWER = ("int", "float", "json")
 _NULL = pa.scalar(None, pa.string())
 """A scalar without a type would be looked up anew, with an import that fails, each time."""
 
-whole_columns = True
-
 
 def fit(type: ColumnType, values: Sequence[Any]) -> Fitted:
     """Convert and store a column."""
-    found = None
-    if isinstance(values, ArrowColumn):
-        if values.array.type == arrow_type(type) and (type == Int() or type.kind not in _NARROWER):
-            found = Fitted(values.array, {}, values.nulls)
-        elif values.is_text:
-            found = _fit_texts(type, values)
+    found = held(type, values) if isinstance(values, ArrowColumn) else None
     return found if found is not None else fitted(type, values, quick=_quick, store=store)
 
 
-def _fit_texts(type: ColumnType, texts: ArrowColumn) -> Fitted | None:
-    """Let Arrow convert all texts but those that it might not read as ``type.fit`` does, or that are no value."""
-    if not _has_form(type):
+def held(type: ColumnType, values: ArrowColumn) -> Fitted | None:
+    """Convert and store a column that Arrow holds in the type, or as texts of a type whose usual form it reads as we do."""
+    if values.array.type == arrow_type(type) and (type == Int() or type.kind not in _NARROWER):
+        return Fitted(values.array, {}, values.nulls)
+    if values.array.type != pa.string() or type.kind not in _CHARACTERS or (isinstance(type, Int) and type != Int()):
         return None
-    array = _without_zone(texts.array) if type.kind == "timestamp" else texts.array
+    return _fit_texts(type, values.array)
+
+
+def _fit_texts(type: ColumnType, texts: Any) -> Fitted:
+    """Let Arrow convert all texts but those that it might not read as ``type.fit`` does, or that are no value."""
+    array = _without_zone(texts) if type.kind == "timestamp" else texts
     unusual = _unusual(type, ArrowColumn(array))
     if unusual:
         array = pc.if_else(_mask(len(array), unusual), _NULL, array)
     refused = list[int]()
     parts = _cast(array, arrow_type(type), refused)
     stored = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
-    if not unusual and not refused:
-        return Fitted(stored, {}, ())
-    looked_at = sorted({*unusual, *refused})
-    fitting, misfits = type.fit(texts.array.take(pa.array(looked_at, pa.int64())).to_pylist())
-    nulls = [index for index, value in zip(looked_at, fitting, strict=True) if value is None]
-    stored = pc.replace_with_mask(stored, _mask(len(array), looked_at), store(type, fitting))
-    return Fitted(stored, {looked_at[index]: what for index, what in misfits.items()}, nulls)
+    misfits: dict[int, str] = {}
+    if looked_at := sorted({*unusual, *refused}):
+        fitting, found = type.fit(texts.take(pa.array(looked_at, pa.int64())).to_pylist())
+        misfits = {looked_at[index]: what for index, what in found.items()}
+        stored = pc.replace_with_mask(stored, _mask(len(array), looked_at), store(type, fitting))
+    return Fitted(stored, misfits, ArrowColumn(stored).nulls)
 
 
 def _cast(texts: Any, type: Any, refused: list[int], start: int = 0) -> list[Any]:
@@ -99,13 +98,10 @@ def _mask(length: int, indices: Sequence[int]) -> Any:
     return pa.Array.from_buffers(pa.uint8(), length, [None, flags]).cast(pa.bool_())
 
 
-def _has_form(type: ColumnType) -> bool:
-    return type.kind in _CHARACTERS and (not isinstance(type, Int) or type == Int())
-
-
 def _without_zone(texts: Any) -> Any:
     """Take the Z away where each text ends with one."""
-    zoned = bool(len(texts)) and texts[0].as_py().endswith("Z") and pc.all(pc.ends_with(texts, "Z")).as_py()
+    first = texts[0].as_py() if len(texts) else None
+    zoned = first is not None and first.endswith("Z") and pc.all(pc.ends_with(texts, "Z")).as_py()
     return pc.utf8_slice_codeunits(texts, 0, -1) if zoned else texts
 
 
@@ -129,7 +125,7 @@ def _quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
             texts = ArrowColumn(pa.array(values, pa.string()))
             if type.kind == "text":
                 return texts.array
-            found = _fit_texts(type, texts)
+            found = held(type, texts)
             return found.stored if found is not None and not found.misfits and not found.nulls else None
         if types == {int} and type == Int():
             return pa.array(values, pa.int64())

@@ -137,6 +137,16 @@ class ArrowColumn(Sequence[Any]):
 
         return pc.indices_nonzero(pc.is_null(self.array)).to_pylist() if self.array.null_count else ()
 
+    def nulled(self, texts: Sequence[str]) -> ArrowColumn:
+        """Give the column with NULLs in place of some texts; itself if it has none of them."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self.array.type != pa.string():
+            return self
+        found = pc.is_in(self.array, value_set=pa.array(texts, pa.string()))
+        return ArrowColumn(pc.if_else(found, pa.scalar(None, pa.string()), self.array)) if found.true_count else self
+
     def text_bytes(self) -> tuple[bytes, memoryview]:
         """Give all texts as one, in UTF-8, and where each starts and the last ends; the first start may be above 0."""
         _, offsets, values = self.array.buffers()

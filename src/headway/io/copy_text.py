@@ -19,7 +19,7 @@ from headway.io.stored_text import join, joined, store, written
 from headway.io.table import Table
 from headway.io.target import Fitted, fitted
 
-__all__ = ["Part", "copy_lines", "fit", "join", "kept", "pack", "store", "whole_columns", "without"]
+__all__ = ["Part", "copy_lines", "fit", "join", "kept", "pack", "store", "without"]
 
 FORBIDDEN = "\x00"
 _ESCAPES = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"}  # the backslash before those that it begins
@@ -39,14 +39,11 @@ def kept(table: Table) -> list[int]:
     return sorted(table.positions(names))
 
 
-whole_columns = False
-
-
 def fit(type: ColumnType, values: Sequence[Any]) -> Fitted:
     """Convert and store a column; a text with a NUL does not fit."""
-    column = written(type, values)
-    if column is not None and (type.kind != "text" or column.joined(FORBIDDEN) is not None):
-        return Fitted(column, {}, column.nulls)
+    found = written(type, values)
+    if found is not None and (type.kind != "text" or found.stored.joined(FORBIDDEN) is not None):
+        return found
     return fitted(type, values, quick=_quick, store=store, unheld=_unheld)
 
 

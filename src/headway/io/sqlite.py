@@ -75,18 +75,16 @@ class _Chosen:
         return self.flags.count(1)
 
 
-__all__ = ["SQLiteTarget", "fit", "join", "pack", "store", "whole_columns", "without"]
-
-whole_columns = False
+__all__ = ["SQLiteTarget", "fit", "join", "pack", "store", "without"]
 
 
 def fit(type: ColumnType, values: Sequence[Any]) -> Fitted:
     """Convert and store a column."""
-    column = written(type, values)
-    if column is not None and type == Int():
-        return Fitted(list(column), {}, column.nulls)
-    if column is not None and (whole := column.joined(NUL)) is not None:
-        return Fitted(Joined(whole, NUL, len(column), column.nulls), {}, column.nulls)
+    found = written(type, values)
+    if found is not None and type == Int():
+        return found._replace(stored=list(found.stored))
+    if found is not None and (whole := found.stored.joined(NUL)) is not None:
+        return found._replace(stored=Joined(whole, NUL, len(values), found.nulls))
     return fitted(type, values, quick=_quick, store=store)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from headway.io.chunk import RECORDS_AT_ONCE, ArrowColumn
 from headway.io.columns import ColumnType, Exact, Int
+from headway.io.target import Fitted
 
 _WRITTEN: Mapping[str, Callable[[Any], Any]] = {
     "decimal": "{:f}".format,
@@ -30,6 +31,7 @@ _STAMPS = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{
 
 
 NUL = "\x00"
+_AS_ARROW_WRITES = ("decimal", "date", "timestamp")
 _PLAIN_SCALE = 6
 """Digits behind the point up to which Arrow writes no decimal with an exponent."""
 
@@ -92,23 +94,22 @@ def joined(type: ColumnType, values: Sequence[Any]) -> Joined | None:
         return None
 
 
-def written(type: ColumnType, values: Sequence[Any]) -> ArrowColumn | None:
-    """Store a column that Arrow holds in its type, as texts or whole numbers; None where Arrow would write it otherwise."""
-    if not isinstance(values, ArrowColumn):
+def written(type: ColumnType, values: Sequence[Any]) -> Fitted | None:
+    """Convert a column that Arrow holds, and store it as its texts or whole numbers; None where it does that otherwise."""
+    if not isinstance(values, ArrowColumn) or not (type.kind in ("text", *_AS_ARROW_WRITES) or type == Int()):
         return None
-    from headway.io.arrow import arrow_type
+    from headway.io.arrow import held
 
-    array = values.array
-    if array.type != arrow_type(type) or (isinstance(type, Exact) and type.scale > _PLAIN_SCALE):
+    found = held(type, values)
+    if found is None or (isinstance(type, Exact) and type.scale > _PLAIN_SCALE):
         return None
-    if type.kind == "text" or type == Int():
-        return values
+    array = found.stored
     if type.kind == "timestamp":
         seconds = array.cast("timestamp[s]", safe=False)
         if not seconds.cast(array.type).equals(array):
             return None
         array = seconds
-    return ArrowColumn(array.cast("string")) if type.kind in ("decimal", "date", "timestamp") else None
+    return found._replace(stored=ArrowColumn(array.cast("string") if type.kind in _AS_ARROW_WRITES else array))
 
 
 def store(type: ColumnType, values: Sequence[Any]) -> Sequence[Any]:

@@ -74,9 +74,6 @@ def fitted(
 class Codec(Protocol):
     """From columns of values to what a database takes fastest; used by the workers, without a connection."""
 
-    whole_columns: bool
-    """Whether columns that Arrow holds are converted best however long they are."""
-
     def fit(self, type: ColumnType, values: Sequence[Any]) -> Fitted:
         """Convert a column as ``type.fit`` does, and store it."""
         ...
