@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from itertools import chain, product
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,8 @@ from headway.errors import PlanError
 from headway.io.arrow import arrow_type
 from headway.io.chunk import ArrowColumn
 from headway.io.columns import Int, Text, column_type
+from headway.io.copy_text import copy_lines
+from headway.io.stored_text import Joined
 from headway.io.target import codec
 
 INSTANT = datetime(2024, 2, 29, 23, 59, 58)  # noqa: DTZ001 - columns hold UTC without a zone
@@ -180,6 +183,54 @@ def test_a_column_of_arrow_is_stored_as_its_values_are(database: str, kind: str,
             assert as_list(found.stored) == as_list(stores.store(type, converted))
         else:
             assert (database, kind) == ("postgresql", "text")
+
+
+TEXTS = st.one_of(st.none(), st.text("ab\\\t\n\rä\U0001f600,", max_size=4), st.just(r"\N"))
+
+
+@settings(deadline=None)
+@given(rows=st.lists(st.tuples(st.one_of(st.none(), st.integers(-5, 2**40)), TEXTS, TEXTS), min_size=1), cut=st.integers(0, 3))
+def test_arrow_writes_the_lines_that_the_plain_way_writes(rows: list[tuple[Any, ...]], cut: int) -> None:
+    rows = rows[cut:] or rows
+    number, *texts = (list(column) for column in zip(*rows, strict=True))
+    whole = [pa.array([None] * cut + number, pa.int64()), *(pa.array([None] * cut + each, pa.string()) for each in texts)]
+    assert copy_lines([ArrowColumn(each.slice(cut)) for each in whole]) == copy_lines([number, *texts])
+
+
+@given(
+    texts=st.lists(st.one_of(st.none(), st.text("aä\n", max_size=2)), min_size=1, max_size=9),
+    repeated=st.sampled_from([1, 57, 114, 171, 400]),
+)
+def test_a_column_of_many_texts_is_read_some_at_a_time_with_its_nulls(texts: list[str | None], repeated: int) -> None:
+    texts *= repeated
+    found = codec("sqlite").fit(Text(), ArrowColumn(pa.array(texts, pa.string()))).stored
+    assert isinstance(found, Joined)
+    assert (len(found), list(found)) == (len(texts), texts)
+
+
+def test_what_arrow_takes_for_a_value_of_the_usual_characters_is_one() -> None:
+    for kind, alphabet, longest in (("int", "09-", 5), ("decimal(3,1)", "09.-", 6), ("decimal(2,2)", "01.-", 5)):
+        type = column_type(kind)
+        texts = [*map("".join, chain(*(product(alphabet, repeat=length) for length in range(longest + 1))))]
+        found = codec("duckdb").fit(type, ArrowColumn(pa.array(texts)))
+        values, misfits = type.fit(texts)
+        assert (found.stored.to_pylist(), found.misfits) == (values, misfits)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    base=st.sampled_from(["2024-02-29", "0001-01-01", "9999-12-31", "2023-02-28"]),
+    clock=st.sampled_from(["", "T23:59:59", " 00:00:00", "T12:34:56Z", "T12:34-01", "T123456-01"]),
+    changes=st.lists(st.tuples(st.integers(0, 19), st.sampled_from("0123456789-:T Z")), max_size=4),
+)
+def test_what_arrow_takes_for_a_day_or_an_instant_is_one(base: str, clock: str, changes: list[tuple[int, str]]) -> None:
+    text = [*(base + clock)]
+    for place, character in changes:
+        text[place : place + 1] = character
+    texts = ["".join(text), base + clock]
+    type = column_type("timestamp" if clock else "date")
+    found = codec("duckdb").fit(type, ArrowColumn(pa.array(texts)))
+    assert (found.stored.to_pylist(), found.misfits) == type.fit(texts)
 
 
 @pytest.mark.parametrize("database", ["sqlite", "duckdb", "postgresql"])

@@ -51,6 +51,14 @@ def test_a_refused_row_is_a_failure_of_its_own_and_its_neighbours_are_written(ta
     assert query(target, "SELECT id FROM t ORDER BY id") == [(1,), (3,), (4,)]
 
 
+@pytest.mark.parametrize("width", [1, 60, 95, 950])
+def test_every_row_of_a_table_of_any_width_is_written(target: str, width: int) -> None:
+    columns = {f"c{n}": "int" for n in range(width)}
+    given = [tuple(range(row, row + width)) for row in range(37)]
+    Pipeline(given).to(sink_of(target)(target, "t", columns=columns)).run()
+    assert query(target, f"SELECT c0, c{width - 1} FROM t ORDER BY c0") == [(row[0], row[-1]) for row in given]
+
+
 def test_what_a_constraint_of_the_table_refuses_undoes_nothing_else(target: str) -> None:
     query(target, "CREATE TABLE t (id BIGINT, n BIGINT CHECK (n > 0))")
     given = [(n, 0 if n in (7, 1500) else 1) for n in range(2000)]

@@ -24,7 +24,7 @@ from headway.importer.infer import infer
 from headway.importer.limits import RejectLimit
 from headway.importer.lookup_process import RANGES_UNDER_WAY, LookupProcess
 from headway.importer.options import ImportOptions, workers_of
-from headway.importer.parse import Looked, ParseJob, open_parser, parse_range
+from headway.importer.parse import Looked, ParseJob, open_worker, parse_range
 from headway.importer.preview import NoTarget, Preview, describe, try_sample
 from headway.importer.report import in_rows
 from headway.importer.result import ImportResult, TooManyRejects
@@ -249,7 +249,7 @@ class ImportJob:
             parse_range,
             on="process",
             workers=self.workers,
-            setup=partial(open_parser, job),
+            setup=partial(open_worker, job),
             idempotent=True,
             name="parse",
         )

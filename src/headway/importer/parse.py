@@ -7,6 +7,7 @@ rows, the database.
 from __future__ import annotations
 
 import gc
+import os
 import pickle
 import sys
 from array import array
@@ -21,6 +22,7 @@ from headway.io.ranges import Found, InputFile, Layout, Place, Range, Reader
 
 YOUNG_OBJECTS = 50_000
 """New objects before garbage is looked for: a few ranges' rows, which are no garbage."""
+_NICER = 10
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,14 @@ def open_parser(job: ParseJob) -> Iterator[RangeParser]:
             gc.set_threshold(*before)
             gc.unfreeze()
             parser.close()
+
+
+@contextmanager
+def open_worker(job: ParseJob) -> Iterator[RangeParser]:
+    """Make the parser of a process that does nothing else; it gives way to the one writer, which nobody can do without."""
+    os.nice(_NICER)
+    with open_parser(job) as parser:
+        yield parser
 
 
 class Looked(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import marshal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
