@@ -189,11 +189,17 @@ TEXTS = st.one_of(st.none(), st.text("ab\\\t\n\rä\U0001f600,", max_size=4), st.
 
 
 @settings(deadline=None)
-@given(rows=st.lists(st.tuples(st.one_of(st.none(), st.integers(-5, 2**40)), TEXTS, TEXTS), min_size=1), cut=st.integers(0, 3))
+@given(
+    rows=st.lists(st.tuples(st.one_of(st.none(), st.integers(-5, 2**40)), TEXTS, TEXTS), min_size=1),
+    cut=st.integers(0, 3),
+)
 def test_arrow_writes_the_lines_that_the_plain_way_writes(rows: list[tuple[Any, ...]], cut: int) -> None:
     rows = rows[cut:] or rows
     number, *texts = (list(column) for column in zip(*rows, strict=True))
-    whole = [pa.array([None] * cut + number, pa.int64()), *(pa.array([None] * cut + each, pa.string()) for each in texts)]
+    whole = [
+        pa.array([None] * cut + number, pa.int64()),
+        *(pa.array([None] * cut + each, pa.string()) for each in texts),
+    ]
     assert copy_lines([ArrowColumn(each.slice(cut)) for each in whole]) == copy_lines([number, *texts])
 
 

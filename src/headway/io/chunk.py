@@ -151,7 +151,9 @@ class ArrowColumn(Sequence[Any]):
         """Give all texts as one, in UTF-8, and where each starts and the last ends; the first start may be above 0."""
         _, offsets, values = self.array.buffers()
         start = self.array.offset
-        starts = memoryview(offsets).cast("i")[start : start + len(self) + 1] if offsets is not None else memoryview(b"")
+        starts = (
+            memoryview(offsets).cast("i")[start : start + len(self) + 1] if offsets is not None else memoryview(b"")
+        )
         if values is None or not starts:
             return b"", starts
         return values.slice(starts[0], starts[-1] - starts[0]).to_pybytes(), starts

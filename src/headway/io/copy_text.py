@@ -89,7 +89,9 @@ def _arrow_lines(columns: Sequence[ArrowColumn]) -> bytes:
     fields = [_arrow_escaped(each) if each.array.type == text else each.array.cast(text) for each in columns]
     fields = [pc.fill_null(field, pa.scalar(r"\N", text)) if field.null_count else field for field in fields]
     lines = ArrowColumn(pc.binary_join_element_wise(*fields, pa.scalar("\t", text)))
-    whole, _ = ArrowColumn(pc.binary_join_element_wise(lines.array, pa.scalar("", text), pa.scalar("\n", text))).text_bytes()
+    whole, _ = ArrowColumn(
+        pc.binary_join_element_wise(lines.array, pa.scalar("", text), pa.scalar("\n", text))
+    ).text_bytes()
     return whole
 
 
