@@ -264,7 +264,7 @@ class ImportJob:
             return begun
         # With a row function values are as the source has them: of the types of a Parquet file, else texts.
         open = made if self._process is None else ranges.head.types is not None
-        if not open or not self._schema.open:
+        if not open or not self._schema.leaves_open(names):
             return self._schema.bound(names)
         typed = self.sources.format != "csv"
         return self._schema.bound(names, infer(names, ranges.sample(), ranges.head.types, typed=typed))

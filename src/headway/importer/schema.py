@@ -236,10 +236,9 @@ class SchemaDeclaration:
         """Whether the user said anything."""
         return bool(self._fields or self._others or self._nulls)
 
-    @property
-    def open(self) -> bool:
-        """Whether fields are left whose type nobody named."""
-        return self._others is None
+    def leaves_open(self, names: Sequence[str]) -> bool:
+        """Whether the type of a field of a source with these was not named. Raises PlanError as `bound` does."""
+        return self._others is None and not self._declared(names).keys() >= set(names)
 
     def to_dict(self) -> list[dict[str, Any]] | None:
         """Give what was said as JSON can hold it; None if nothing was."""
@@ -259,14 +258,7 @@ class SchemaDeclaration:
 
         `inferred`: what was guessed of the fields that are open; without it they are text.
         """
-        by_name = {name.casefold(): name for name in names}
-        declared: dict[str, Field] = {}
-        for name, field in self._fields.items():
-            found = name if name in names else by_name.get(name.casefold())
-            if found is None:
-                raise PlanError(f"the schema's column {name!r} is not in the source, which has {', '.join(names)}")
-            declared[found] = replace(field, name=found)
-        fields = []
+        declared, fields = self._declared(names), []
         for name in names:
             if name in declared:
                 fields.append(declared[name])
@@ -276,6 +268,16 @@ class SchemaDeclaration:
                 guessed = inferred.get(name) if inferred else None
                 fields.append(replace(guessed or Field(name, Text()), nulls=self._nulls))
         return Schema(tuple(fields))
+
+    def _declared(self, names: Sequence[str]) -> dict[str, Field]:
+        by_name = {name.casefold(): name for name in names}
+        declared: dict[str, Field] = {}
+        for name, field in self._fields.items():
+            found = name if name in names else by_name.get(name.casefold())
+            if found is None:
+                raise PlanError(f"the schema's column {name!r} is not in the source, which has {', '.join(names)}")
+            declared[found] = replace(field, name=found)
+        return declared
 
 
 def _pairs(columns: Sequence[str] | Mapping[str, str]) -> list[tuple[str, str]]:
