@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,13 +56,14 @@ SELECTS = {
 
 
 class Case(NamedTuple):
-    """A file to import, and what an undisturbed run makes of it."""
+    """A file to import, what an undisturbed run makes of it, and in which moments and seconds."""
 
     folder: Path
     name: str
     targets: Targets
     right: dict[str, list[Any]]
     moments: list[str]
+    seconds: float
 
     def fresh(self, number: int) -> list[str]:
         folder = self.folder / f"{number}"
@@ -120,9 +122,11 @@ def case(request: pytest.FixtureRequest, targets: Targets, tmp_path_factory: pyt
     folder = tmp_path_factory.mktemp("kills")
     write_source(folder)
     target = targets.fresh(request.param, folder)
+    started = time.monotonic()
     done = run(command(target), folder, Killing())
+    seconds = time.monotonic() - started
     assert done.status == 0, done.err
-    return Case(folder, request.param, targets, state(target), done.moments)
+    return Case(folder, request.param, targets, state(target), done.moments, seconds)
 
 
 def killed_and_finished(case: Case, arguments: list[str], *, say_so: bool) -> None:
@@ -185,7 +189,7 @@ def test_kills_at_random_moments_lose_and_double_nothing(case: Case, seed: int) 
             if moment.random() < 0.5:
                 killing = Killing(at=moment.randrange(1, len(case.moments)), seed=moment.randrange(1 << 30))
             else:
-                killing = Killing(after_s=moment.uniform(0.2, 2.0))
+                killing = Killing(after_s=moment.uniform(0.1, case.seconds))
             done = run(arguments, case.folder, killing)
             assert done.killed or done.status == 0, done.err
             if not done.killed:
