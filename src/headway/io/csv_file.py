@@ -58,11 +58,6 @@ class CsvFile(TextFile):
                 raise PlanError(f"{location.name}: no record ends in the first {LONGEST_RECORD >> 20} MiB")
         names, length, lines, blanks = found
         if header:
-            if any("\x00" in name for name in names):
-                raise PlanError(
-                    f"{location.name}: its header holds a NUL, so it is no text in {name}; say its --encoding, "
-                    "as in --encoding utf-16-le, or --no-header if the first line is data"
-                )
             head = Head(names, len(names), begin + length, 1 + lines, blanks)
         else:
             head = Head(None, len(names), begin, 1, 0)
