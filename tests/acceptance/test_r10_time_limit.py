@@ -120,6 +120,34 @@ def test_a_block_in_hand_is_cut_at_the_call_that_hangs(mode, tmp_path):
 
 @pytest.mark.filterwarnings(ABANDONED)
 @pytest.mark.parametrize("mode", MODES)
+def test_what_waits_behind_a_call_that_is_given_up_does_not_pass_its_block(mode):
+    """One worker, so that nothing but the worker keeps the order. Often: how the blocks lie is up to the machine."""
+    release = RELEASE if mode == "thread" else None
+
+    async def call_async(x: int) -> int:
+        if x == 1300:
+            await asyncio.sleep(60)  # the scenario's call that does not end; its limit cuts it
+        return x
+
+    def call(x: int) -> int:
+        if x == 1300:
+            if release is not None:
+                release.wait(60)
+            else:
+                __import__("time").sleep(60)  # the same in a child, which is killed
+        return x
+
+    for _ in range(5 if mode == "process" else 20):
+        values = (
+            Pipeline(range(2000), on_error="keep")
+            .map(call_async if mode == "task" else call, on=mode, timeout=0.1)
+            .collect()
+        )
+        assert [x if isinstance(x, int) else x.seq for x in values] == list(range(2000))
+
+
+@pytest.mark.filterwarnings(ABANDONED)
+@pytest.mark.parametrize("mode", MODES)
 def test_without_a_policy_the_run_stops_with_the_item(mode, tmp_path):
     hang = Hang(tmp_path, mode)
     with pytest.raises(StageError) as caught:

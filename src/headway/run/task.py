@@ -39,7 +39,7 @@ class TaskWorker:
         self._ending: tuple[BaseException | None, bool] | None = None
         self._cell, self._ticket, self._seen = Cell(), -1, 0.0
         self._open = False
-        self._halted = -1
+        self._halted = self._epoch = -1
         self._task: asyncio.Task[None] | None = None
         self._grace: asyncio.TimerHandle | None = None
         self._left = self._commits = False
@@ -55,6 +55,7 @@ class TaskWorker:
         if self._left:
             self._events.answered(self, Answer(job.ticket, 0))
             return
+        self._epoch = job.epoch
         self._jobs.append((job, False))
         self._notify()
 
@@ -91,12 +92,16 @@ class TaskWorker:
         return user_frames(_frames(getattr(self._cell, "coroutine", None)))
 
     def give_up(self, ticket: int, why: ItemTimeout) -> None:
-        """Answer, and cancel the call; if it has not ended within the grace, leave the task to it."""
+        """Answer, and cancel the call; if it has not ended within the grace, leave the task to it.
+
+        What is left of its job goes before what waits here, which is given back.
+        """
         if self._ticket != ticket or self._task is None:
             return
         answer = self._cell.abandon(raised(why), self._seen, perf_counter())
         if answer is None:
             return
+        answer.halted, self._halted = True, self._epoch
         self._task.cancel()
         self._grace = asyncio.get_running_loop().call_later(self._recipe.grace, self._leave)
         self._events.answered(self, answer)
@@ -198,7 +203,7 @@ class TaskWorker:
                 self._take_back()
             else:
                 if answer.halted:
-                    self._halted = max(self._halted, job.epoch)
+                    self._halted = self._epoch
                 self._events.answered(self, answer)
                 if not asynchronous:
                     self._check(answer)
