@@ -55,7 +55,6 @@ class TaskWorker:
         if self._left:
             self._events.answered(self, Answer(job.ticket, 0))
             return
-        self._epoch = job.epoch
         self._jobs.append((job, False))
         self._notify()
 
@@ -194,7 +193,7 @@ class TaskWorker:
             if job.epoch <= self._halted and not resumed:
                 self._events.answered(self, Answer(job.ticket, 0))
                 continue
-            self._cell, self._ticket = Cell(), job.ticket
+            self._cell, self._ticket, self._epoch = Cell(), job.ticket, max(self._epoch, job.epoch)
             answer = await (
                 session.resume(job.ticket, job.limit, self._cell) if resumed else session.run(job, self._cell)
             )
@@ -203,7 +202,7 @@ class TaskWorker:
                 self._take_back()
             else:
                 if answer.halted:
-                    self._halted = self._epoch
+                    self._halted = max(self._halted, job.epoch)
                 self._events.answered(self, answer)
                 if not asynchronous:
                     self._check(answer)
