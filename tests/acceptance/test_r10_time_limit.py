@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,28 @@ def release():
     RELEASE.set()
 
 
+def hanging(mode: str, at: int, begin: Callable[[int], None] = lambda _x: None) -> Any:
+    """Make a function that hangs at item `at`, in the way of its mode; `begin` is told of every call."""
+    release = RELEASE if mode == "thread" else None
+
+    async def call_async(x: int) -> int:
+        begin(x)
+        if x == at:
+            await asyncio.Event().wait()  # never set: the limit cuts it
+        return x
+
+    def call(x: int) -> int:
+        begin(x)
+        if x == at:
+            if release is not None:
+                release.wait(60)
+            else:
+                __import__("time").sleep(60)  # in a child, which is killed: no event of this process reaches it
+        return x
+
+    return call_async if mode == "task" else call
+
+
 class Hang:
     """Hangs at item 5, in the way of its mode, and writes down every start."""
 
@@ -44,25 +67,7 @@ class Hang:
 
     @property
     def fn(self) -> Any:
-        begin, mode = self.begin, self._mode
-        release = RELEASE if mode == "thread" else None
-
-        async def call_async(x: int) -> int:
-            begin(x)
-            if x == 5:
-                await asyncio.sleep(60)  # the scenario's call that does not end; its limit cuts it
-            return x
-
-        def call(x: int) -> int:
-            begin(x)
-            if x == 5:
-                if release is not None:
-                    release.wait(60)
-                else:
-                    __import__("time").sleep(60)  # the same in a child, which is killed
-            return x
-
-        return call_async if mode == "task" else call
+        return hanging(self._mode, 5, self.begin)
 
 
 @pytest.mark.filterwarnings(ABANDONED)
@@ -92,26 +97,8 @@ def test_one_call_that_hangs_is_one_record_and_nothing_else(mode, workers, order
 @pytest.mark.parametrize("mode", MODES)
 def test_a_block_in_hand_is_cut_at_the_call_that_hangs(mode, tmp_path):
     """Hundreds of quick items first, so that the one that hangs stands in the middle of a large block."""
-    hang, release = Hang(tmp_path, mode), RELEASE if mode == "thread" else None
-
-    async def call_async(x: int) -> int:
-        if x >= 1000:
-            hang.begin(x)
-        if x == 1300:
-            await asyncio.sleep(60)  # the scenario's call that does not end; its limit cuts it
-        return x
-
-    def call(x: int) -> int:
-        if x >= 1000:
-            hang.begin(x)
-        if x == 1300:
-            if release is not None:
-                release.wait(60)
-            else:
-                __import__("time").sleep(60)  # the same in a child, which is killed
-        return x
-
-    fn = call_async if mode == "task" else call
+    hang = Hang(tmp_path, mode)
+    fn = hanging(mode, 1300, lambda x: hang.begin(x) if x >= 1000 else None)
     values = Pipeline(range(2000), on_error="keep").map(fn, on=mode, timeout=1.0).collect()
     assert [x if isinstance(x, int) else x.seq for x in values] == list(range(2000))
     assert [type(x.error) for x in values if not isinstance(x, int)] == [ItemTimeout]
@@ -122,28 +109,9 @@ def test_a_block_in_hand_is_cut_at_the_call_that_hangs(mode, tmp_path):
 @pytest.mark.parametrize("mode", MODES)
 def test_what_waits_behind_a_call_that_is_given_up_does_not_pass_its_block(mode):
     """One worker, so that nothing but the worker keeps the order. Often: how the blocks lie is up to the machine."""
-    release = RELEASE if mode == "thread" else None
-
-    async def call_async(x: int) -> int:
-        if x == 1300:
-            await asyncio.sleep(60)  # the scenario's call that does not end; its limit cuts it
-        return x
-
-    def call(x: int) -> int:
-        if x == 1300:
-            if release is not None:
-                release.wait(60)
-            else:
-                __import__("time").sleep(60)  # the same in a child, which is killed
-        return x
-
+    pipeline = Pipeline(range(2000), on_error="keep").map(hanging(mode, 1300), on=mode, timeout=0.1)
     for _ in range(5 if mode == "process" else 20):
-        values = (
-            Pipeline(range(2000), on_error="keep")
-            .map(call_async if mode == "task" else call, on=mode, timeout=0.1)
-            .collect()
-        )
-        assert [x if isinstance(x, int) else x.seq for x in values] == list(range(2000))
+        assert [x if isinstance(x, int) else x.seq for x in pipeline.collect()] == list(range(2000))
 
 
 @pytest.mark.filterwarnings(ABANDONED)
@@ -204,7 +172,7 @@ def test_a_coroutine_that_swallows_its_cancellation_does_not_hold_up_the_run():
     async def stubborn(x: int) -> int:
         while x == 5 and not release.is_set():
             try:
-                await asyncio.sleep(60)  # the scenario's call that does not end; its limit cuts it
+                await release.wait()  # never set
             except asyncio.CancelledError:
                 continue
         return x
