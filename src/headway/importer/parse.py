@@ -81,7 +81,7 @@ class RangeParser:
         reader = self._reader_of(span.file)
         data, found = reader.read(span), Found()
         faults, filtered = dict[int, Fault](), array("q")
-        self._step.offer(reader.chunks(data, span, found), faults, filtered, known)
+        self._step.offer(reader.chunks(data, span, found, by_column=self._step.by_column), faults, filtered, known)
         tables = self._step.take(faults)
         faults.update((record, Fault("parse", *why)) for record, why in found.faults.items())
         rejects: list[RejectedRow] = []

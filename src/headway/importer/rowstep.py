@@ -8,9 +8,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import chain, repeat
 from typing import Any, NamedTuple
 
@@ -69,9 +67,8 @@ class RowStep:
         if self._function is not None and self._function.per_batch and self._schema is None:
             self._schema = Schema(tuple(Field(name, Text()) for name in job.names))
         self._typed = self._wanted_typed()
-        if self._function is None:
-            with suppress(ModuleNotFoundError):  # where it is at work, a file gives columns that nobody looks at by row
-                import_module("pyarrow")
+        self.by_column = self._function is None
+        """whether nobody looks at single records"""
 
     def close(self) -> None:
         """Close the row function's event loop."""
@@ -249,6 +246,8 @@ class RowStep:
 
 class KeyStep:
     """Collects, of a range's records, the distinct keys of each look-up, in the order in which they come."""
+
+    by_column = False
 
     def __init__(self, job: RowJob) -> None:
         self._schema = job.schema if job.schema is not None and not job.schema.plain else None

@@ -64,9 +64,9 @@ class ImportWriter:
         self.firsts: dict[str, tuple[int, str]] = {}
         """line and message of the first of each reason"""
         self.set_aside = 0
+        """rows that got as far as the writer and were rejected or left out there"""
         self.taken: list[RejectRecord] = []
         """rows that the last commit set aside"""
-        """rows that got as far as the writer and were rejected or left out there"""
         self.stopped: Stopped | None = None
         self._target, self._tables, self._books, self._limit = target, tables, books, limit
         self._alone = [table.name for table in tables if table.refusals]

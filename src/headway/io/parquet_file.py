@@ -131,7 +131,7 @@ class ParquetReader:
         found.lines = found.records = data.num_rows
         return enumerate(zip(*map(_values, data.columns), strict=True))
 
-    def chunks(self, data: Any, span: Range, found: Found) -> Iterator[Chunk]:
+    def chunks(self, data: Any, span: Range, found: Found, *, by_column: bool = False) -> Iterator[Chunk]:
         """Give every row, in columns."""
         found.lines = found.records = data.num_rows
         columns = [_values(column) for column in data.columns]

@@ -132,8 +132,8 @@ class Reader(Protocol):
         """Give the good records, in order; what else there is goes into `found`."""
         ...
 
-    def chunks(self, data: Any, span: Range, found: Found) -> Iterator[Chunk]:
-        """Give the same as columns, some records at a time."""
+    def chunks(self, data: Any, span: Range, found: Found, *, by_column: bool = False) -> Iterator[Chunk]:
+        """Give the same, some records at a time; `by_column`: nobody looks at single records."""
         ...
 
     def places(self, data: Any, span: Range, layout: Layout, records: int) -> Places:

@@ -44,7 +44,7 @@ class TextFile(ABC):
     def records(self, data: bytes, span: Range, found: Found) -> Iterator[Record]:
         """Give the good records of a range."""
 
-    def chunks(self, data: bytes, span: Range, found: Found) -> Iterator[Chunk]:
+    def chunks(self, data: bytes, span: Range, found: Found, *, by_column: bool = False) -> Iterator[Chunk]:
         """Give the good records of a range as columns."""
         return chunked(self.records(data, span, found))
 
