@@ -9,7 +9,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from headway.errors import HeadwayError, PlanError
@@ -156,17 +156,14 @@ def test_arrow_reads_what_the_parser_reads_that_reads_everything(
     assert isinstance(file, CsvFile)
     data = ending.join(rows) + ending * (closed or not last)
     span = Range(0, 0, 6, 6 + len(data), 2, first=False, last=last)
-    quick, whole = Found(), Found()
-    chunks = list(file.chunks(data, span, quick))
+    quick, whole = columns(data, file.format, 3), Found()
     expected = list(file.records(data, span, whole))
-    given = [
-        (source, list(record))
-        for chunk in chunks
-        for source, *record in zip(chunk.sources, *chunk.columns, strict=True)
-    ]
+    assume(quick is not None)  # else it is left to the other parser
+    assert quick is not None
+    given = [(source, list(record)) for source, *record in zip(quick.sources, *quick.columns, strict=True)]
     assert given == [(number, list(record)) for number, record in expected]
     assert (quick.records, quick.lines, quick.faults) == (whole.records, whole.lines, whole.faults)
-    assert list(quick.blanks) == list(whole.blanks)
+    assert not whole.blanks
     lines = [[found.layout.line_of(record) for record in range(found.records)] for found in (quick, whole)]
     assert lines[0] == lines[1]
 

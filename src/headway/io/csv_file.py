@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from headway.io.csv_arrow import Columns
 
 
+ARROW_BYTES = 1 << 14
+"""A range from which on Arrow's parser pays: its calls take about as long as Python's takes for some hundred records."""
+
+
 @cache
 def _arrow_columns() -> Callable[[bytes, CsvFormat, int], Columns | None] | None:
     """Give Arrow's parser, where there is one."""
@@ -96,9 +100,10 @@ class CsvFile(TextFile):
         """Give the same in chunks: as columns from Arrow's parser where it surely reads the same.
 
         Where records are looked at, and Arrow is not at work already, loading it would take some 45 MB of each process
-        for less than a tenth of its time.
+        for less than a tenth of its time. A few records are read before Arrow has begun.
         """
-        columns = _arrow_columns() if by_column or "pyarrow" in sys.modules else None
+        worth = len(data) >= ARROW_BYTES and (by_column or "pyarrow" in sys.modules)
+        columns = _arrow_columns() if worth else None
         quick = columns(data, self.format, self.head.width) if columns is not None else None
         if quick is None or not (span.last or data.endswith(b"\n")):
             yield from self._parsed(data, span, found)
