@@ -211,8 +211,9 @@ class Service:
     def __init__(self) -> None:
         self.requests: Counter[str] = Counter()
         self.at_once = self.peak = 0
+        self.together = 1  # so many have to be here at once before the first of them is answered
         self.closing = threading.Event()
-        lock = threading.Lock()
+        lock = threading.Condition()
         service = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -223,6 +224,8 @@ class Service:
                     number = service.requests[account]
                     service.at_once += 1
                     service.peak = max(service.peak, service.at_once)
+                    lock.notify_all()
+                    lock.wait_for(lambda: service.peak >= service.together, timeout=60)
                 if account == "silent":
                     service.closing.wait()
                 status = (
@@ -314,12 +317,13 @@ def test_each_distinct_key_of_a_file_is_asked_for_once_over_all_ranges_and_worke
     tmp_path: Path, service: Service, target: str
 ) -> None:
     accounts = [f"A-{(n * 7919) % 50}" for n in range(30_000)]  # three ranges
+    service.together = 10
     result = import_file(
-        source(tmp_path, accounts), tmp_path / target, process=rules(tmp_path, service), tables=TABLES, workers=2
+        source(tmp_path, accounts), tmp_path / target, process=rules(tmp_path, service, 300), tables=TABLES, workers=2
     )
     assert (result.written, result.rejected) == (30_000, 0)
     assert service.requests == Counter({f"A-{n}": 1 for n in range(50)})
-    assert 1 < service.peak <= 10
+    assert service.peak == 10
     found = query(tmp_path / target, "SELECT id, name FROM booked ORDER BY id")
     assert found == [(n, f"Customer {account}") for n, account in enumerate(accounts)]
     assert [stage["name"] for stage in result.report.to_dict()["stages"]] == ["lookup", "parse", "write"]
