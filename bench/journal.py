@@ -36,7 +36,7 @@ def runner(recipe: Recipe, kind: str) -> Callable[[], None]:
 
     def run() -> None:
         cell, job = new(), Job(1, ROWS, range(len(ROWS)))
-        writer.begin(job, cell, None, resumed=False)
+        writer.begin(job, cell, None)
         drive(caller.run(job, cell))
         writer.end()
 

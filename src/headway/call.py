@@ -59,10 +59,12 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     raise InternalError("a plain function waited; it was taken for one that does not")
 
 
-def lost_expansion(ticket: int) -> Answer:
-    """The answer for a paused expansion whose worker was given up."""
+def unstarted(job: Job) -> Answer:
+    """The answer for a job that its worker, which was given up, did not begin; a paused expansion is lost with it."""
+    if not job.resumed:
+        return Answer(job.ticket, 0)
     lost = WorkerDied("the worker that held this paused expansion was given up")
-    return Answer(ticket, 1, origin=[], failed=[(0, raised(lost))])
+    return Answer(job.ticket, 1, origin=[], failed=[(0, raised(lost))])
 
 
 @dataclass(slots=True)
@@ -120,17 +122,16 @@ class Caller(Writing):
 
     async def run(self, job: Job, cell: Cell) -> Answer:
         """Run `job`, one call at a time. Raises nothing but what ``cell.passes`` names."""
+        if job.resumed:
+            paused = self._paused.pop(job.ticket, None)
+            if paused is None:
+                return unstarted(job)
+            job = replace(paused.job, limit=job.limit)
+            return await self._answer(job, cell, functools.partial(self._resume, paused))
         loop = {"flat_map": self._expand, "map_batches": self._batches}.get(self.kind, self._calls)
         if self._writes:
             loop = self._write_batches if self._per_member else self._write
         return await self._answer(job, cell, loop)
-
-    async def resume(self, ticket: int, limit: int, cell: Cell) -> Answer:
-        """Continue the paused expansion of `ticket` for up to `limit` children."""
-        paused = self._paused.pop(ticket, None)
-        if paused is None:
-            return lost_expansion(ticket)
-        return await self._answer(replace(paused.job, limit=limit), cell, functools.partial(self._resume, paused))
 
     async def _answer(self, job: Job, cell: Cell, loop: Callable[..., Coroutine[Any, Any, None]]) -> Answer:
         started, cpu = self._stamps()

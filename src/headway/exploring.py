@@ -148,19 +148,17 @@ class Explored(VirtualRun):
             return
         if worker.running is not None or not worker.queue:
             return
-        item = worker.queue.popleft()
-        if isinstance(item, Job):
-            running = _Running(item, self.now, [])
-            lasts = self._lasts(slot.stage.spec.name, item.tags[0] if item.tags else 0, item.attempt)
-        else:
-            running, lasts = _Running(Job(item[0], [None], (), item[1]), self.now, [], resumed=True), 0.0
-        worker.running = running
+        job = worker.queue.popleft()
+        lasts = 0.0
+        if not job.resumed:
+            lasts = self._lasts(slot.stage.spec.name, job.tags[0] if job.tags else 0, job.attempt)
+        running = worker.running = _Running(job, self.now, [])
         cell = Cell()
         coroutine = self._call(slot, worker, running, cell, lasts)
         task = self.loop.create_task(coroutine)
-        self._tasks[running.job.ticket] = task
+        self._tasks[job.ticket] = task
         limit = slot.stage.spec.timeout
-        if limit is not None and not running.resumed:
+        if limit is not None and not job.resumed:
             self.at(self.now + limit, self._out_of_time, slot, worker, running, task)
 
     async def _call(self, slot: Slot, worker: _Worker, running: _Running, cell: Cell, lasts: float) -> None:
@@ -171,7 +169,7 @@ class Explored(VirtualRun):
             cell.cut()
         _step.set(slot.stage.spec.name)
         await asyncio.sleep(lasts / 2)
-        answer = await (session.resume(job.ticket, job.limit, cell) if running.resumed else session.run(job, cell))
+        answer = await session.run(job, cell)
         await asyncio.sleep(lasts / 2)
         _step.set(None)
         self._answered(slot, worker, running, answer)
@@ -191,7 +189,7 @@ class Explored(VirtualRun):
         for tag in running.job.tags[: answer.taken + answer.parked]:
             self.log.append((slot.stage.spec.name, slot.number, tag, running.started, self.now))
         if answer.halted:
-            for queued in [q for q in worker.queue if isinstance(q, Job)]:
+            for queued in [q for q in worker.queue if not q.resumed]:
                 worker.queue.remove(queued)
                 self.at(self.now, self._answer_unstarted, queued.ticket)
         self.engine.done(running.job.ticket, answer, self.now)

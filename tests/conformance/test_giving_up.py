@@ -239,3 +239,34 @@ def test_after_a_failure_that_halts_jobs_of_its_epoch_are_given_back():
             assert await worker.join(5)
 
     asyncio.run(main())
+
+
+def test_an_expansion_that_goes_on_is_of_the_epoch_that_it_goes_on_in():
+    def fn(value):
+        yield value
+        raise ConnectionError
+
+    async def afn(value):
+        yield value
+        raise ConnectionError
+
+    async def main():
+        for kind in ("thread", "task"):
+            log, context = Log(), contextvars.copy_context()
+            expands = Recipe("flat_map", "s", fn if kind == "thread" else afn, halts=(ConnectionError,))
+            worker: Any = (
+                ThreadWorker(expands, log, "w", context)
+                if kind == "thread"
+                else TaskWorker(expands, log, "w", set(), context)
+            )
+            worker.start()
+            worker.submit(Job(1, [7], (0,), 1, epoch=1))
+            await log.until(2)
+            worker.submit(Job(1, [], (), 1, epoch=2, resumed=True))
+            worker.submit(Job(2, [8], (1,), 9, epoch=2))
+            await log.until(4)
+            assert log.events == ["ready", (1, 0, [7], []), (1, 1, [], ["ConnectionError"]), (2, 0, [], [])]
+            worker.stop(None, commit=False)
+            assert await worker.join(5)
+
+    asyncio.run(main())

@@ -13,6 +13,7 @@ import pytest
 
 from acceptance.scenario import Tally, repeats
 from headway import DROP, ItemTimeout, WorkerDied
+from headway.core.ticket import Job
 from support.workers import Hands, reached
 
 
@@ -283,7 +284,7 @@ def test_a_generator_dies_with_its_worker_and_is_answered_once(idempotent):
         answer = hands.heard.wait("answered")
         assert (answer.parked, answer.values) == (True, [0, 1, 2])
         reached(lambda: hands.worker._journal.ticket == -1)
-        hands.worker.resume(1, 100)
+        hands.worker.submit(Job(1, [], (), 100, resumed=True))
         _, answer, cursor = hands.heard.wait("died")
         assert (answer.ticket, answer.taken, answer.values, cursor) == (1, 0, [], 0)
 

@@ -158,7 +158,8 @@ class Dispatching(Recovery):
             ticket.resumed = True
             self.tickets[ticket.number] = ticket
             self._grab(ticket, ticket.slot, mine, now)
-            self._out.append((self._commands.resume, (ticket.slot, ticket.number, mine)))
+            job = Job(ticket.number, [], (), mine, epoch=ticket.slot.epoch, resumed=True)
+            self._out.append((self._commands.dispatch, (ticket.slot, job)))
             return True
         return False
 

@@ -22,6 +22,7 @@ class Job:
     them, run in parallel. ``limit`` is the number of children that an expansion may make before it must
     pause (0: no expansion). ``attempt``: number of these calls, from 1; ``born``: when the items were;
     ``until``: when their deadline is (both on the driver's clock). ``epoch``: see `Answer.halted`.
+    ``resumed``: it goes on with the expansion that paused under this ticket, and has no values.
     """
 
     ticket: int
@@ -33,6 +34,7 @@ class Job:
     born: float = 0.0
     until: float | None = None
     epoch: int = 0
+    resumed: bool = False
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -44,7 +46,8 @@ class Answer:
     of input i, none missing); in ``map_batches`` offsets count members over all batches of the job.
     ``failed`` holds (offset, what was raised), offsets rising; an offset in neither list was filtered.
     ``halted``: the last input taken failed in a way that what follows has to wait for; the worker then
-    starts no job of the same or an earlier epoch any more, and answers for each with nothing taken.
+    starts no job of the same or an earlier epoch any more, but for one that is resumed, and answers for
+    each with nothing taken.
     ``broke`` (map_batches): offsets of the batches, within the job, for which the call itself raised.
     ``again``: a sink's write of what was not taken failed, and is to be made again.
     ``parked``: the input at offset ``taken`` is an expansion that paused after the children given.

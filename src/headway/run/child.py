@@ -110,11 +110,11 @@ class _Queue(JobQueue):
         super().__init__(Cell if records(recipe) else partial(_Cell, writer))
         self._writer, self._report = writer, report
 
-    def take(self) -> tuple[Job, bool, Cell] | Answer | None:
+    def take(self) -> tuple[Job, Cell] | Answer | None:
         taken = super().take()
         if isinstance(taken, tuple):
-            job, resumed, cell = taken
-            self._writer.begin(job, cell, self._report.gaps.get(job.ticket), resumed=resumed)
+            job, cell = taken
+            self._writer.begin(job, cell, self._report.gaps.get(job.ticket))
         return taken
 
 
@@ -173,9 +173,6 @@ def _serve() -> None:
                 queue.add(job)
                 tokens.put(True)
                 del job  # values are not held while nothing comes
-            elif kind == "resume":
-                queue.add(Job(rest[0], [], (), rest[1]), resumed=True)
-                tokens.put(True)
             elif kind == "recall":
                 answer = queue.recall(rest[0])
                 if answer is not None:

@@ -164,10 +164,6 @@ class Driver(Studied):
         if self._rounds is not None:
             self._rounds.expect(job.until)
 
-    def resume(self, slot: Slot, ticket: int, limit: int) -> None:
-        """Continue a paused expansion."""
-        self.crew.at(slot).resume(ticket, limit)
-
     def recall(self, slot: Slot, ticket: int) -> None:
         """Cut a job."""
         if self._commits.take_back(ticket):

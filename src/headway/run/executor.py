@@ -83,12 +83,12 @@ class ExecutorWorker:
             if not isinstance(taken, tuple):
                 future = None
             else:
-                future = self._future = self._submit(taken[0], taken[2])
+                future = self._future = self._submit(taken[0], taken[1])
         if isinstance(taken, Answer):
             self._events.answered(self, taken)
             self._next()
         elif future is not None and isinstance(taken, tuple):
-            future.add_done_callback(partial(self._done, taken[0], taken[2]))
+            future.add_done_callback(partial(self._done, taken[0], taken[1]))
 
     def _submit(self, job: Job, cell: Cell) -> Future[Any]:
         try:
@@ -121,9 +121,6 @@ class ExecutorWorker:
         else:
             self._events.zombie(self, alive=False)
         self._next()
-
-    def resume(self, ticket: int, limit: int) -> None:
-        """Never called: expansions are refused."""
 
     def recall(self, ticket: int) -> None:
         """Take a job back that the executor has not begun; on threads also the rest of one that it has."""

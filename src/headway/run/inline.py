@@ -52,7 +52,7 @@ class InlineDriver:
     ) -> None:
         self.engine = Engine(plan, self, perf_counter(), measure=partial(sizes, size=size))
         self._source, self._size, self._aside = source, size, set_aside
-        self._work: deque[tuple[Slot, Job, bool]] = deque()
+        self._work: deque[tuple[Slot, Job]] = deque()
         self._outputs: deque[tuple[Job, list[Any]]] = deque()
         self._sessions: dict[tuple[int, int], Session] = {}
         self._errors: list[Blamed] = []
@@ -88,15 +88,11 @@ class InlineDriver:
 
     def dispatch(self, slot: Slot, job: Job) -> None:
         """Queue a job."""
-        self._work.append((slot, job, False))
-
-    def resume(self, slot: Slot, ticket: int, limit: int) -> None:
-        """Queue a paused expansion."""
-        self._work.append((slot, Job(ticket, [], (), limit), True))
+        self._work.append((slot, job))
 
     def recall(self, slot: Slot, ticket: int) -> None:
         """Jobs that have not begun are not begun."""
-        for item in [w for w in self._work if w[1].ticket == ticket and not w[2]]:
+        for item in [w for w in self._work if w[1].ticket == ticket and not w[1].resumed]:
             self._work.remove(item)
             self.engine.done(ticket, Answer(ticket, 0), perf_counter())
 
@@ -126,9 +122,9 @@ class InlineDriver:
             self._checkpoint.warn()
             while not self.engine.finished:
                 if self._work:
-                    slot, job, resumed = self._work.popleft()
+                    slot, job = self._work.popleft()
                     if slot.stage.spec.kind != "consume":
-                        await self._call(slot, job, resumed, rows)
+                        await self._call(slot, job, rows)
                         continue
                     started, taken = perf_counter(), 0
                     try:
@@ -183,11 +179,11 @@ class InlineDriver:
         self._aborted = True
         self.engine.stop("abort", perf_counter())
 
-    async def _call(self, slot: Slot, job: Job, resumed: bool, rows: _Rows) -> None:
+    async def _call(self, slot: Slot, job: Job, rows: _Rows) -> None:
         session, cell = self._sessions[slot.stage.index, slot.number], _Cell()
         self._torn = slot is self._commits
         try:
-            answer = await (session.resume(job.ticket, job.limit, cell) if resumed else session.run(job, cell))
+            answer = await session.run(job, cell)
         except BaseException as error:  # user functions never raise here
             self._broken(slot.stage.spec, "clean-up", error)
             return

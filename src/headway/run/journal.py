@@ -160,8 +160,8 @@ class Writer:
         job, at = self._cell.job, self._cell.at
         return job.tags[at] if self.ticket != _NONE and job is not None and 0 <= at < len(job.tags) else None
 
-    def begin(self, job: Job, cell: Cell, gaps: Gaps | None, *, resumed: bool) -> None:
-        """The job is taken; `resumed`: its call goes on, and has taken the time before its pause already."""
+    def begin(self, job: Job, cell: Cell, gaps: Gaps | None) -> None:
+        """The job is taken. One that goes on has taken the time before its pause already."""
         words = self._words
         lacking = pack_gaps(gaps, SIZE // 4) if gaps is not None else b""
         words[_BASE], words[_GAPS] = words[_STATE] >> 1, len(lacking)
@@ -170,7 +170,7 @@ class Writer:
         self._cell = cell
         self._times[_TAKEN] = perf_counter()
         words[_TICKET] = job.ticket
-        self._ran_s = self._paused.pop(job.ticket, 0.0) if resumed else 0.0
+        self._ran_s = self._paused.pop(job.ticket, 0.0) if job.resumed else 0.0
 
     def states(self, answer: Answer) -> dict[Any, Any]:
         """Scans: the states that the job in hand has changed."""

@@ -62,9 +62,6 @@ class Discard(_Untimed):
             self._into.extend(map(handed_over, job.values) if kept else job.values)
         self.events.answered(self, Answer(job.ticket, len(job.values), started=now, stopped=perf_counter()))
 
-    def resume(self, ticket: int, limit: int) -> None:
-        """Never called: an outlet expands nothing."""
-
     def recall(self, ticket: int) -> None:
         """Too late: every job is answered within its dispatch."""
 
@@ -125,9 +122,6 @@ class Outlet(_Untimed):
         """Offer a job to the consumer."""
         self._given = _Hand(job)
         self._put(self._given)
-
-    def resume(self, ticket: int, limit: int) -> None:
-        """Never called: an outlet expands nothing."""
 
     def recall(self, ticket: int) -> None:
         """Take back what the consumer has not taken yet."""

@@ -124,15 +124,8 @@ class ProcessWorker:
 
     def submit(self, job: Job) -> None:
         """Send a job."""
-        self._hands[job.ticket] = job
+        self._hands[job.ticket] = self._parked.pop(job.ticket, job)
         self._outbox.put(("job", job))
-
-    def resume(self, ticket: int, limit: int) -> None:
-        """Continue a paused expansion."""
-        job = self._parked.pop(ticket, None)
-        if job is not None:
-            self._hands[ticket] = job
-        self._outbox.put(("resume", ticket, limit))
 
     def recall(self, ticket: int) -> None:
         """Stop a job; the child answers at once if it has not started."""

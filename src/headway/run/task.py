@@ -10,7 +10,7 @@ from time import perf_counter
 from types import FrameType
 from typing import Any
 
-from headway.call import is_async, lost_expansion, raised
+from headway.call import is_async, raised, unstarted
 from headway.claim import Cell, user_frames
 from headway.core.ticket import Answer, Job
 from headway.errors import ItemTimeout
@@ -34,7 +34,7 @@ class TaskWorker:
     ) -> None:
         self._recipe, self._events, self.name, self._warned = recipe, events, name, warned
         self._context = context
-        self._jobs: deque[tuple[Job, bool]] = deque()
+        self._jobs: deque[Job] = deque()
         self._wake: asyncio.Future[None] | None = None
         self._ending: tuple[BaseException | None, bool] | None = None
         self._cell, self._ticket, self._seen = Cell(), -1, 0.0
@@ -53,24 +53,16 @@ class TaskWorker:
     def submit(self, job: Job) -> None:
         """Queue a job."""
         if self._left:
-            self._events.answered(self, Answer(job.ticket, 0))
+            self._events.answered(self, unstarted(job))
             return
-        self._jobs.append((job, False))
-        self._notify()
-
-    def resume(self, ticket: int, limit: int) -> None:
-        """Queue a paused expansion."""
-        if self._left:
-            self._events.answered(self, lost_expansion(ticket))
-            return
-        self._jobs.append((Job(ticket, [], (), limit), True))
+        self._jobs.append(job)
         self._notify()
 
     def recall(self, ticket: int) -> None:
         """Stop a job."""
-        for item in self._jobs:
-            if item[0].ticket == ticket and not item[1]:
-                self._jobs.remove(item)
+        for job in self._jobs:
+            if job.ticket == ticket and not job.resumed:
+                self._jobs.remove(job)
                 self._events.answered(self, Answer(ticket, 0))
                 return
         if self._ticket == ticket:
@@ -113,8 +105,7 @@ class TaskWorker:
             self._gone.set_result(None)
         self._events.zombie(self, alive=True)  # first, so that what is answered for meets another worker
         while self._jobs:
-            job, resumed = self._jobs.popleft()
-            self._events.answered(self, lost_expansion(job.ticket) if resumed else Answer(job.ticket, 0))
+            self._events.answered(self, unstarted(self._jobs.popleft()))
 
     def commit(self) -> None:
         """Have the sink committed."""
@@ -189,14 +180,12 @@ class TaskWorker:
                 self._wake = asyncio.get_running_loop().create_future()
                 await self._wake
                 continue
-            job, resumed = self._jobs.popleft()
-            if job.epoch <= self._halted and not resumed:
+            job = self._jobs.popleft()
+            if job.epoch <= self._halted and not job.resumed:
                 self._events.answered(self, Answer(job.ticket, 0))
                 continue
-            self._cell, self._ticket, self._epoch = Cell(), job.ticket, max(self._epoch, job.epoch)
-            answer = await (
-                session.resume(job.ticket, job.limit, self._cell) if resumed else session.run(job, self._cell)
-            )
+            self._cell, self._ticket, self._epoch = Cell(), job.ticket, job.epoch
+            answer = await session.run(job, self._cell)
             self._ticket = -1
             if self._cell.abandoned:
                 self._take_back()

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from time import perf_counter, thread_time
 from typing import Any
 
-from headway.call import drive, lost_expansion, raised
+from headway.call import drive, raised, unstarted
 from headway.claim import Cell, user_frames
 from headway.core.ticket import Answer, Job
 from headway.errors import ItemTimeout
@@ -27,7 +27,7 @@ class JobQueue:
 
     def __init__(self, new_cell: Callable[[Any], Cell] = Cell) -> None:
         self._lock, self._new_cell = threading.Lock(), new_cell
-        self._jobs: deque[tuple[Job, bool]] = deque()
+        self._jobs: deque[Job] = deque()
         self._recalled: set[int] = set()
         self._halted = -1
         self._seen: float | None = None
@@ -36,24 +36,24 @@ class JobQueue:
         self.cell = new_cell(threading.Lock())
         """Of the job that runs, or ran last."""
 
-    def add(self, job: Job, *, resumed: bool = False) -> None:
-        """Queue a job; `resumed`: it continues a paused expansion."""
+    def add(self, job: Job) -> None:
+        """Queue a job."""
         with self._lock:
-            self._jobs.append((job, resumed))
+            self._jobs.append(job)
 
-    def take(self) -> tuple[Job, bool, Cell] | Answer | None:
+    def take(self) -> tuple[Job, Cell] | Answer | None:
         """The next job and its cell; its answer if it may not start; None if it was recalled meanwhile."""
         with self._lock:
             if not self._jobs:
                 return None
-            job, resumed = self._jobs.popleft()
-            if job.epoch <= self._halted and not resumed:
+            job = self._jobs.popleft()
+            if job.epoch <= self._halted and not job.resumed:
                 return Answer(job.ticket, 0)
             self.cell, self.ticket = self._new_cell(threading.Lock()), job.ticket
             if job.ticket in self._recalled:
                 self._recalled.discard(job.ticket)
                 self.cell.cut()
-            return job, resumed, self.cell
+            return job, self.cell
 
     def settle(self, job: Job, answer: Answer) -> bool:
         """The job in hand has ended; whether its answer is still wanted."""
@@ -72,12 +72,12 @@ class JobQueue:
         with self._lock:
             if ticket == self.ticket:
                 self.cell.cut()
-            for item in self._jobs:
-                if item[0].ticket == ticket:
-                    if item[1]:
+            for job in self._jobs:
+                if job.ticket == ticket:
+                    if job.resumed:
                         self._recalled.add(ticket)
                         return None
-                    self._jobs.remove(item)
+                    self._jobs.remove(job)
                     return Answer(ticket, 0)
             return None
 
@@ -97,7 +97,7 @@ class JobQueue:
                 return []
             jobs = list(self._jobs)
             self._jobs.clear()
-        return [answer, *(lost_expansion(job.ticket) if resumed else Answer(job.ticket, 0) for job, resumed in jobs)]
+        return [answer, *map(unstarted, jobs)]
 
 
 class ThreadWorker:
@@ -119,17 +119,9 @@ class ThreadWorker:
     def submit(self, job: Job) -> None:
         """Queue a job."""
         if self._left:
-            self._events.answered(self, Answer(job.ticket, 0))
+            self._events.answered(self, unstarted(job))
             return
         self._queue.add(job)
-        self._tokens.put(True)
-
-    def resume(self, ticket: int, limit: int) -> None:
-        """Queue a paused expansion."""
-        if self._left:
-            self._events.answered(self, lost_expansion(ticket))
-            return
-        self._queue.add(Job(ticket, [], (), limit), resumed=True)
         self._tokens.put(True)
 
     def recall(self, ticket: int) -> None:
@@ -229,9 +221,9 @@ def serve(
                 events.answered(worker, taken)
             if not isinstance(taken, tuple) or session is None:
                 continue
-            job, resumed, cell = taken
+            job, cell = taken
             try:
-                answer = run(session.resume(job.ticket, job.limit, cell) if resumed else session.run(job, cell))
+                answer = run(session.run(job, cell))
             except BaseException as error:  # user functions never raise here
                 events.broken(worker, raised(error))
                 continue

@@ -205,7 +205,7 @@ def _without(answer: Answer, bad: dict[int, Raised]) -> Answer:
 
 def pack_job(job: Job, widths: list[int] | None) -> list[Part]:
     """A job as parts of a message. `widths`: how many offsets each input counts (None: one)."""
-    about = job.ticket, job.tags, job.limit, job.attempt, job.born, job.until, job.epoch
+    about = job.ticket, job.tags, job.limit, job.attempt, job.born, job.until, job.epoch, job.resumed
     form, parts = _pack_values(job.values, "input")
     keys = None
     if job.keys is not None:
@@ -216,13 +216,13 @@ def pack_job(job: Job, widths: list[int] | None) -> list[Part]:
 
 def unpack_job(message: Message) -> tuple[Job, Gaps | None]:
     """The reverse of `pack_job`. Inputs that did not come through are left out; then the second value tells of them."""
-    (ticket, tags, limit, attempt, born, until, epoch), form, keyed, widths = message.load()
+    (ticket, tags, limit, *more), form, keyed, widths = message.load()
     values, bad = _unpack_values(form, message, "input")
     keys = None
     if keyed is not None:
         keys, bad_keys = _unpack_values(keyed[0], message, "key")
         bad = bad_keys | bad
-    job = Job(ticket, values, tags, limit, keys, attempt, born, until, epoch)
+    job = Job(ticket, values, tags, limit, keys, *more)
     if not bad:
         return job, None
     gaps = Gaps([n for n in range(len(values)) if n not in bad], bad, [0, *accumulate(widths or [1] * len(values))])

@@ -33,9 +33,6 @@ class Worker(Protocol):
     def submit(self, job: Job) -> None:
         """Run `job`; `Events.answered` follows."""
 
-    def resume(self, ticket: int, limit: int) -> None:
-        """Continue a paused expansion; `Events.answered` follows."""
-
     def recall(self, ticket: int) -> None:
         """Answer for `ticket` as soon as the call that runs ends, with the rest un-started."""
 
@@ -190,10 +187,6 @@ class Session:
     async def run(self, job: Job, cell: Cell) -> Answer:
         """Run a job."""
         return await self._caller.run(job, cell)
-
-    async def resume(self, ticket: int, limit: int, cell: Cell) -> Answer:
-        """Continue a paused expansion."""
-        return await self._caller.resume(ticket, limit, cell)
 
     async def commit(self) -> None:
         """Commit the sink."""

@@ -33,7 +33,6 @@ class _Running:
     job: Job
     started: float
     ends: list[float]
-    resumed: bool = False
     stop_at: int | None = None
     late: int | None = None
 
@@ -42,7 +41,7 @@ class _Running:
 class _Worker:
     caller: Any  # a `Caller`, or what has its methods
     recipe: Any = None
-    queue: deque[Job | tuple[int, int]] = field(default_factory=deque)
+    queue: deque[Job] = field(default_factory=deque)
     running: _Running | None = None
     recalled: set[int] = field(default_factory=set)
 
@@ -144,22 +143,17 @@ class VirtualRun:
         self._worker(slot).queue.append(job)
         self._begin(slot)
 
-    def resume(self, slot: Slot, ticket: int, limit: int) -> None:
-        """Queue a paused expansion."""
-        self._worker(slot).queue.append((ticket, limit))
-        self._begin(slot)
-
     def recall(self, slot: Slot, ticket: int) -> None:
         """Cut the job: a call that runs ends first."""
         worker = self._worker(slot)
         worker.recalled.add(ticket)
         running = worker.running
-        if running is not None and running.job.ticket == ticket and running.stop_at is None and not running.resumed:
+        if running is not None and running.job.ticket == ticket and running.stop_at is None and not running.job.resumed:
             cut = next((i + 1 for i, end in enumerate(running.ends) if end > self.now), len(running.ends))
             if cut < len(running.ends):
                 running.stop_at = cut
                 self.at(running.ends[cut - 1], self._complete, slot, running)
-        for queued in [q for q in worker.queue if isinstance(q, Job) and q.ticket == ticket]:
+        for queued in [q for q in worker.queue if q.ticket == ticket and not q.resumed]:
             worker.queue.remove(queued)
             self.at(self.now, self._answer_unstarted, ticket)
 
@@ -181,7 +175,7 @@ class VirtualRun:
         answer, cursor = None, None
         if worker is not None and worker.running is not None:
             running = worker.running
-            done = 0 if running.resumed else sum(end <= self.now for end in running.ends)
+            done = 0 if running.job.resumed else sum(end <= self.now for end in running.ends)
             cursor = done if done < len(running.ends) else None
             answer = Answer(running.job.ticket, 0, started=running.started, stopped=self.now)
             if done and not slot.stage.spec.idempotent:
@@ -251,16 +245,13 @@ class VirtualRun:
         worker = self._worker(slot)
         if worker.running is not None or not worker.queue:
             return
-        item = worker.queue.popleft()
-        if isinstance(item, Job):
-            running = self._time(slot, item)
-        else:
-            running = _Running(Job(item[0], [None], (), item[1]), self.now, [self.now], resumed=True)
-        worker.running = running
+        running = worker.running = self._time(slot, worker.queue.popleft())
         self.at(running.ends[-1], self._complete, slot, running)
 
     def _time(self, slot: Slot, job: Job) -> _Running:
-        """When the calls of `job` end: up to the first that takes longer than it may."""
+        """When the calls of `job` end: up to the first that takes longer than it may. To go on takes no time."""
+        if job.resumed:
+            return _Running(job, self.now, [self.now])
         begun = self.now + self._handover.get(slot.stage.spec.name, 0.0)
         ends, at, timeout = [], begun, slot.stage.spec.timeout
         for number, value in enumerate(job.values):
@@ -297,19 +288,13 @@ class VirtualRun:
         if slot.stage.spec.kind != "consume" and self._modelled is None:
             cell = Cell()
         late = running.late if running.stop_at is None else None
-        if running.resumed:
-            caller = worker.caller
-            again = caller.resume(job.ticket, job.limit, cell)
-            answer = again if isinstance(again, Answer) else drive(again)
-            answer.started, answer.stopped = running.started, self.now
-        else:
-            count = next((n for n in (late, running.stop_at) if n is not None), len(job.values))
-            answer = self._run(slot, worker, running, count, cell)
+        count = next((n for n in (late, running.stop_at) if n is not None), len(job.values))
+        answer = self._run(slot, worker, running, count, cell)
         if late is not None and answer.taken == late and not (answer.halted or answer.parked):
             answer = self._give_up(slot, job, answer, late)
         worker.running = None
         if answer.halted:
-            for queued in [q for q in worker.queue if isinstance(q, Job)]:
+            for queued in [q for q in worker.queue if not q.resumed]:
                 worker.queue.remove(queued)
                 self.at(self.now, self._answer_unstarted, queued.ticket)
         self.engine.done(job.ticket, answer, self.now)

@@ -12,7 +12,7 @@ from headway.errors import InternalError
 class Modelled:
     """Gives on what it gets: `gives` values for each input, drawn where that is no whole number.
 
-    An expansion pauses where its job says so, and goes on with `resume`, as a real one does.
+    An expansion pauses where its job says so, and goes on with the next of that ticket, as a real one does.
     """
 
     def __init__(self, kind: str, gives: float, random: Callable[[], float]) -> None:
@@ -21,6 +21,8 @@ class Modelled:
 
     def answer(self, job: Job) -> Answer:
         """What a worker would answer for the whole job."""
+        if job.resumed:
+            return self._resume(job)
         values, taken = job.values, len(job.values)
         if self._kind in ("sink", "consume"):
             return Answer(job.ticket, taken)
@@ -35,8 +37,9 @@ class Modelled:
         kept = [at for at in range(len(values)) if self._random() < self._gives]
         return Answer(job.ticket, taken, [values[at] for at in kept], kept)
 
-    def resume(self, ticket: int, limit: int, _cell: object) -> Answer:
+    def _resume(self, job: Job) -> Answer:
         """Go on with the expansion that paused."""
+        ticket, limit = job.ticket, job.limit
         if ticket not in self._left:
             raise InternalError(f"ticket {ticket} has no expansion that paused")
         value, left = self._left.pop(ticket)
