@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 import headway
 from headway import DROP, Pipeline, PlanError, Report, rows
-from headway.importer.job import ImportJob
+from headway.importer.job import ImportJob, import_file
 from support.importing import query
 
 TEXT = "id,amount,day,note\n0,1.50,2024-01-01,a\n1,-2.00,2024-01-02,b\n2,x,,c\n3,3.25,2024-01-03,\n"
@@ -60,6 +61,20 @@ def test_a_batch_has_the_types_of_the_schema_and_goes_to_the_table_as_it_is_give
     assert rejects == [(4, "convert", "bad_decimal", 'column amount: "x" is no decimal(10,2)')]
     assert (result.read, result.written, result.rejected) == (4, 3, 1)
     assert seen[0].column("day").to_pylist() == [date(2024, 1, 1), date(2024, 1, 2), date(2024, 1, 3)]
+
+
+def test_on_the_thread_of_the_writer_the_priority_is_left_as_it_is(run: Any) -> None:
+    before = os.nice(0)
+    run(lambda batch: batch)
+    assert os.nice(0) == before
+
+
+def test_processes_give_way_to_the_one_that_writes(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(TEXT, encoding="utf-8")
+    (tmp_path / "r.py").write_text("import os\n\n\ndef f(row):\n    return {'nice': os.nice(0)}\n", encoding="utf-8")
+    tables = {"tables": {"found": {"columns": {"nice": "int"}}}}
+    import_file(tmp_path / "t.csv", tmp_path / "n.db", process=f"{tmp_path / 'r.py'}:f", tables=tables)
+    assert query(tmp_path / "n.db", "SELECT DISTINCT nice FROM found") == [(min(os.nice(0) + 10, 19),)]
 
 
 def test_without_a_schema_all_is_text(run: Any) -> None:

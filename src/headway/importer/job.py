@@ -249,7 +249,7 @@ class ImportJob:
             parse_range,
             on="process",
             workers=self.workers,
-            setup=partial(open_worker, job),
+            setup=partial(open_worker, job, os.getpid()),
             idempotent=True,
             name="parse",
         )

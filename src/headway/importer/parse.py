@@ -118,9 +118,10 @@ def open_parser(job: ParseJob) -> Iterator[RangeParser]:
 
 
 @contextmanager
-def open_worker(job: ParseJob) -> Iterator[RangeParser]:
-    """Make the parser of a process that does nothing else; it gives way to the one writer, which nobody can do without."""
-    os.nice(_NICER)
+def open_worker(job: ParseJob, writer: int) -> Iterator[RangeParser]:
+    """Make a worker's parser; a process of its own gives way to that of the one `writer`, which nobody can do without."""
+    if os.getpid() != writer:
+        os.nice(_NICER)
     with open_parser(job) as parser:
         yield parser
 
