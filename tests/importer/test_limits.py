@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import random
 
 import pytest
 from hypothesis import given
@@ -65,21 +65,24 @@ def test_what_is_neither_a_count_nor_a_share_is_refused(text: str) -> None:
         RejectLimit.parse(text)
 
 
-def test_the_memory_of_duckdb_follows_its_rows_and_the_environment_goes_before(tmp_path, monkeypatch):
+def test_the_memory_of_duckdb_follows_its_indexes_and_the_environment_goes_before(tmp_path, monkeypatch):
     from headway.io import duckdb as module
 
+    def told() -> float:
+        [advice] = [text for text in report.advice if "of memory (memory_limit)" in text]
+        return float(advice.split()[3])
+
     monkeypatch.delenv(module.MEMORY, raising=False)
-    half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 >> 20
-    monkeypatch.setattr(module, "_ROWS_WITHIN", 1_000)
-    monkeypatch.setattr(module, "_ROWS_A_STEP", 1_000)
-    monkeypatch.setattr(module, "_MEMORY_A_ROW", 50_000)
+    monkeypatch.setattr(module, "_BESIDE_INDEXES", 250 << 20)
+    monkeypatch.setattr(module, "_INDEX_OF_A_ROW", 1_000)
+    monkeypatch.setattr(module, "_STEP", 0)
     source = tmp_path / "a.csv"
-    source.write_text("id\n" + "\n".join(map(str, range(5_000))) + "\n")
-    for job, least in (("first", 400), ("second", 500)):  # the second begins with the rows of the first
-        advice = import_file(source, tmp_path / "a.duckdb", job=job, mode="ignore", key="id", workers=1).report.advice
-        [told] = [text for text in advice if "of memory (memory_limit)" in text]
-        number = float(told.split()[3])
-        assert number >= min(half, least) * 0.99, told
+    keys = random.Random(5).sample(range(1 << 60), 150_000)
+    source.write_text("id,text\n" + "".join(f"{key},{'x' * 30}\n" for key in keys))
+    report = import_file(source, tmp_path / "a.duckdb", key="id", workers=1).report
+    assert 252 <= told() <= 280  # 150,000 keys at random have an index of about 5 MB
+    report = import_file(source, tmp_path / "a.duckdb", job="b", mode="ignore", key="id", workers=1).report
+    assert told() >= 350  # of the rows that were there, as if their index were not known
     monkeypatch.setenv(module.MEMORY, "300MB")
-    advice = import_file(source, tmp_path / "b.duckdb", job="third", workers=1).report.advice
-    assert any("286.1 MiB of memory (memory_limit)" in text for text in advice)
+    report = import_file(source, tmp_path / "c.duckdb", workers=1).report
+    assert told() == 286.1

@@ -37,12 +37,13 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _BATCH = "headway_batch"
 MEMORY = "HEADWAY_DUCKDB_MEMORY"
 """Variable of the environment: what DuckDB may use, in its own words (``4GB``)."""
-_MEMORY = 400 << 20
-"""The limit without one from the environment: enough for the index of ten million keys in random order."""
-_MEMORY_A_ROW = 50
-"""Bytes more for each row beyond those."""
-_ROWS_WITHIN = 10_000_000
-_ROWS_A_STEP = 1_000_000
+_MEMORY = 224 << 20
+"""The limit without one from the environment, while indexes are small: what is not needed is a cache."""
+_BESIDE_INDEXES = 64 << 20
+"""What is needed beside the indexes, of which the part that has changed has to stay in memory."""
+_INDEX_OF_A_ROW = 40
+"""Bytes that an index may have for a row: 8 where keys ascend, 35 at random."""
+_STEP = 4 << 20
 
 
 class DuckDBTarget(Counted):
@@ -60,14 +61,13 @@ class DuckDBTarget(Counted):
                 raise HeadwayError(f"{path}: another process has it open; wait for it to end") from error
             raise PlanError(f"target {path}: {_first_line(error)}") from error
         self.execute("SET checkpoint_threshold = '256MB'")
-        [(rows,)] = self.execute("SELECT coalesce(sum(estimated_size), 0) FROM duckdb_tables()")
-        self._rows, self._counted = int(rows), 0
-        self._limit(_memory(self._rows))
+        [(rows,)] = self.execute("SELECT coalesce(sum(estimated_size * index_count), 0) FROM duckdb_tables()")
+        self._limit(int(rows) * _INDEX_OF_A_ROW)  # they are read when a row is first written
 
-    def _limit(self, memory: str) -> None:
-        """Let the limit follow the rows: what is new in the index of their keys has to fit, and more is only a cache."""
-        self._counted = self._rows
-        self.execute(f"SET memory_limit = '{memory}'")
+    def _limit(self, indexes: int) -> None:
+        """Let the limit follow the bytes of the indexes."""
+        self._indexes = indexes
+        self.execute(f"SET memory_limit = '{_memory(indexes)}'")
         [(limit,)] = self.execute("SELECT current_setting('memory_limit')")
         self.notes = (f"DuckDB may use {limit} of memory (memory_limit); {MEMORY} sets another limit",)
 
@@ -102,8 +102,11 @@ class DuckDBTarget(Counted):
 
     def begin(self, tables: Sequence[str] | None = None) -> None:
         """Begin a transaction."""
-        if self._rows - self._counted >= _ROWS_A_STEP:
-            self._limit(_memory(self._rows))
+        [(indexes,)] = self.execute(
+            "SELECT coalesce(sum(memory_usage_bytes), 0) FROM duckdb_memory() WHERE tag = 'ART_INDEX'"
+        )
+        if indexes > self._indexes + _STEP:
+            self._limit(indexes)
         self.execute("BEGIN")
 
     def commit(self) -> None:
@@ -203,7 +206,6 @@ class DuckDBTarget(Counted):
     def insert(self, table: Table, batch: Any) -> None:
         """Insert rows in order. Raises ConstraintRefused."""
         self._with_batch(batch, self._insert_sql(table))
-        self._rows += len(batch)
 
     def upsert(self, table: Table, batch: Any) -> None:
         """Insert rows or overwrite those with the same key. Raises ConstraintRefused."""
@@ -237,10 +239,10 @@ class DuckDBTarget(Counted):
         return found
 
 
-def _memory(rows: int) -> str:
-    """Give DuckDB's limit with so many rows in its tables; without one from the environment half of the machine at most."""
+def _memory(indexes: int) -> str:
+    """Give DuckDB's limit with indexes of so many bytes; without one from the environment half of the machine at most."""
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    wanted = _MEMORY + max(0, rows - _ROWS_WITHIN) * _MEMORY_A_ROW
+    wanted = max(_MEMORY, indexes + _BESIDE_INDEXES)
     return os.environ.get(MEMORY) or f"{min(wanted, half) >> 20}MiB"
 
 
