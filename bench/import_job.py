@@ -12,9 +12,11 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from importlib import import_module
+from itertools import islice
+from multiprocessing import Process
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ import import_rules
 from headway import Reject
 from headway.cli.demo_data import write_bookings
 from headway.importer.job import import_file
+from headway.machine import cores
 from import_pool import Part, into_sqlite, pool_sqlite
 from measure import Table, fresh, interleave, median
 
@@ -153,6 +156,26 @@ def headway(source: Path, folder: Path, name: str) -> int:
     return import_file(source, folder / name, process=process, tables=import_rules.TABLES).tables["ledger"]
 
 
+def parse_alone(source: Path, rows: int) -> None:
+    """Csv and the row function, and nothing else."""
+    customers = import_rules.setup()
+    with source.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        reader = csv.reader(file)
+        next(reader)
+        for record in islice(reader, rows):
+            with suppress(Reject, ValueError):
+                import_rules.enrich(record, customers)
+
+
+def parse_at_once(source: Path, _folder: Path, *, rows: int, processes: int) -> None:
+    """The same in several processes, each for itself: what cores are worth to each other on this machine."""
+    running = [Process(target=parse_alone, args=(source, rows)) for _ in range(processes)]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join()
+
+
 def bench() -> Table:
     """Measure each database both ways and compare the pairs. HEADWAY_BENCH_ROWS sets another number of rows."""
     postgres = import_module("support.postgres")
@@ -167,6 +190,10 @@ def bench() -> Table:
             "plain loop, DuckDB": fresh(plain_duckdb, source),
             "headway, DuckDB": fresh(partial(headway, name="bank.duckdb"), source),
         }
+        few = max(1, ROWS // 5)
+        alone = {f"csv and function alone, {count} at once": count for count in (1, cores())}
+        for name, count in alone.items():
+            variants[name] = fresh(partial(parse_at_once, rows=few, processes=count), source)
         try:
             address = running.enter_context(postgres.server())
             variants["plain loop, PostgreSQL"] = fresh(partial(plain_postgres, server=address), source)
@@ -182,8 +209,9 @@ def bench() -> Table:
     walls = {}
     for name, found in samples.items():
         walls[name] = wall = median(sample.wall for sample in found)
-        right = all(sample.result == answers.good for sample in found)
-        table.row(name, wall, f"{ROWS / wall:,.0f}", 1e6 * wall / ROWS, "yes" if right else "NO")
+        rows = few * alone[name] if name in alone else ROWS
+        right = "" if name in alone else "yes" if all(sample.result == answers.good for sample in found) else "NO"
+        table.row(name, wall, f"{rows / wall:,.0f}", 1e6 * wall / rows, right)
     for target, most in (("SQLite", SQLITE_TARGET), ("PostgreSQL", POSTGRES_TARGET), ("DuckDB", DUCKDB_TARGET)):
         if f"headway, {target}" in walls:
             ratio = walls[f"headway, {target}"] / walls[f"plain loop, {target}"]
