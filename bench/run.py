@@ -22,6 +22,7 @@ EXPERIMENTS = (
     "import_columns",
     "import_batches",
     "import_lookup",
+    "import_overhead",
 )
 
 
