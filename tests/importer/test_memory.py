@@ -36,6 +36,7 @@ def peak_mb(folder: Path, rows: int, target: str) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(not LINUX, reason="what a process takes is read from /proc")
 def test_four_times_the_rows_need_no_more_memory(tmp_path: Path, targets: Targets) -> None:
     """Into PostgreSQL: the others fill a cache of their own first, for a million rows and more."""
