@@ -275,6 +275,20 @@ def test_scaling_keeps_the_order_of_each_key(mode):
         assert [n for k, n in outputs if k == key] == list(range(key, 1400, 7))
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("workers", [1, 4])
+def test_what_is_asked_before_the_run_has_begun_is_done_and_leaves_no_worker_behind(mode, workers):
+    """That none is left is looked at behind each test."""
+
+    async def main():
+        async with Pipeline(range(50)).map(lambda value: value, on=mode, workers=2, name="work").open() as run:
+            run.scale("work", workers)  # the task of the run has had no turn yet
+            assert [value async for value in run] == list(range(50))
+        assert run.report.to_dict()["stages"][0]["workers"] == workers
+
+    asyncio.run(main())
+
+
 def test_a_total_scan_cannot_be_scaled():
     go = threading.Event()
 

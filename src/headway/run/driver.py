@@ -95,12 +95,12 @@ class Driver(Studied):
         self._commits = Commits(self.engine, self._checkpoint, self.crew.at, self._post, self._end_with)
         self._hurry = asyncio.Event()
         self.mailbox = Mailbox(loop, self._after, self._fatal)
-        for call, arguments in self._asked:
-            call(*arguments)
         try:
             for stage in self.engine.stages:
                 for slot in stage.slots:
                     self.replace(slot)
+            for call, arguments in self._asked:  # before it began: of workers that are there now
+                call(*arguments)
             # Where something has to be opened, nothing is read before it is.
             if any(
                 stage.spec.setup or stage.spec.kind == "sink" or stage.spec.on == "process"
