@@ -25,6 +25,7 @@ def test_a_dropped_connection_recovers_and_goes_on_after_what_was_seen(live, pag
         page.goto(proxy.url)
         expect(page.locator("#link")).to_have_text("live")
         expect(page.locator(".window")).to_contain_text("256 of 256 rows")
+        page.wait_for_function("() => window.Plotly")  # or what is cut is its file
         proxy.cut()
         expect(page.locator("#link")).to_have_text("Connection lost, trying again")
         expect(page.locator("[data-fact=written]")).to_be_visible()  # what is known stays
