@@ -262,7 +262,7 @@ def test_an_expansion_that_goes_on_is_of_the_epoch_that_it_goes_on_in():
             worker.start()
             worker.submit(Job(1, [7], (0,), 1, epoch=1))
             await log.until(2)
-            worker.submit(Job(1, [], (), 1, epoch=2, resumed=True))
+            worker.submit(Job(1, [], (), 1, epoch=2, resumed=1))
             worker.submit(Job(2, [8], (1,), 9, epoch=2))
             await log.until(4)
             assert log.events == ["ready", (1, 0, [7], []), (1, 1, [], ["ConnectionError"]), (2, 0, [], [])]

@@ -14,6 +14,7 @@ import pytest
 from acceptance.scenario import Tally, repeats
 from headway import DROP, ItemTimeout, WorkerDied
 from headway.core.ticket import Job
+from headway.run.journal import _STATE, _TICKET
 from support.workers import Hands, reached
 
 
@@ -284,9 +285,30 @@ def test_a_generator_dies_with_its_worker_and_is_answered_once(idempotent):
         answer = hands.heard.wait("answered")
         assert (answer.parked, answer.values) == (True, [0, 1, 2])
         reached(lambda: hands.worker._journal.ticket == -1)
-        hands.worker.submit(Job(1, [], (), 100, resumed=True))
+        hands.worker.submit(Job(1, [], (), 100, resumed=1))
         _, answer, cursor = hands.heard.wait("died")
         assert (answer.ticket, answer.taken, answer.values, cursor) == (1, 0, [], 0)
+
+
+def test_an_answer_that_came_before_a_death_is_not_taken_for_that_of_the_part_that_follows():
+    """The child died behind its answer, before it said that nothing is in its hands; the parent had it go on by then."""
+
+    def many(value: int) -> Any:
+        yield from range(value)
+
+    with Hands(many, "flat_map") as hands:
+        hands.submit(1, [5], limit=3)
+        assert hands.heard.wait("answered").parked
+        journal = hands.worker._journal
+        reached(lambda: journal.ticket == -1)
+        os.kill(hands.worker.pid, signal.SIGSTOP)
+        journal.words[_STATE] -= 1
+        journal.words[_TICKET] = 1
+        hands.worker.submit(Job(1, [], (), 100, resumed=1))
+        assert hands.worker.running() is None
+        os.kill(hands.worker.pid, signal.SIGKILL)
+        _, answer, cursor = hands.heard.wait("died")
+        assert (answer, cursor) == (None, None)
 
 
 def test_a_set_up_that_takes_too_long_is_told_once_and_its_process_ended():

@@ -155,10 +155,10 @@ class Dispatching(Recovery):
             if head is not None and not stage.keeps_total and head.lo < ticket.blocks[0].lo and stage.free_slot():
                 return False
             stage.parked.remove(ticket)
-            ticket.resumed = True
+            ticket.resumed += 1
             self.tickets[ticket.number] = ticket
             self._grab(ticket, ticket.slot, mine, now)
-            job = Job(ticket.number, [], (), mine, epoch=ticket.slot.epoch, resumed=True)
+            job = Job(ticket.number, [], (), mine, epoch=ticket.slot.epoch, resumed=ticket.resumed)
             self._out.append((self._commands.dispatch, (ticket.slot, job)))
             return True
         return False

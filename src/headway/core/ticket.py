@@ -22,7 +22,8 @@ class Job:
     them, run in parallel. ``limit`` is the number of children that an expansion may make before it must
     pause (0: no expansion). ``attempt``: number of these calls, from 1; ``born``: when the items were;
     ``until``: when their deadline is (both on the driver's clock). ``epoch``: see `Answer.halted`.
-    ``resumed``: it goes on with the expansion that paused under this ticket, and has no values.
+    ``resumed``: above 0 it goes on, for so many times now, with the expansion that paused under this
+    ticket, and has no values.
     """
 
     ticket: int
@@ -34,7 +35,7 @@ class Job:
     born: float = 0.0
     until: float | None = None
     epoch: int = 0
-    resumed: bool = False
+    resumed: int = 0
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -89,7 +90,7 @@ class Ticket:
     base: int = 0
     expected: int = 0
     recalled: bool = False
-    resumed: bool = False
+    resumed: int = 0
     attempt: int = 1
     lanes: list[Lane] = field(default_factory=list)
     twin: Ticket | None = None

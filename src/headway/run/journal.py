@@ -30,7 +30,7 @@ SIZE = 1 << 20
 CALLS = 1024
 """Most calls of a job that are recorded; a block has no more."""
 
-_STATE, _TICKET, _BASE, _BEGAN, _TAKEN, _GAPS, _ENDS = range(7)
+_STATE, _TICKET, _BASE, _BEGAN, _TAKEN, _GAPS, _RESUMED, _ENDS = range(8)
 _AREA = 8 * (_ENDS + CALLS)
 _NONE = -1
 
@@ -73,6 +73,10 @@ class Journal:
     def ticket(self) -> int:
         """Ticket of the job in hand, -1 if none is."""
         return self.words[_TICKET]
+
+    def begun(self, job: Job) -> bool:
+        """Whether `job`, which has its ticket, is in hand: not the part of an expansion before it, which was answered."""
+        return self.words[_RESUMED] == job.resumed
 
     def rebuild(self, recipe: Recipe, job: Job) -> tuple[Answer, int | None]:
         """After the child's death: the answer that it could have given for `job`, and the offset of the call that ran.
@@ -169,7 +173,7 @@ class Writer:
         self._journal.memory[_AREA : self._end] = lacking
         self._cell = cell
         self._times[_TAKEN] = perf_counter()
-        words[_TICKET] = job.ticket
+        words[_RESUMED], words[_TICKET] = job.resumed, job.ticket
         self._ran_s = self._paused.pop(job.ticket, 0.0) if job.resumed else 0.0
 
     def states(self, answer: Answer) -> dict[Any, Any]:

@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -124,7 +125,8 @@ class ProcessWorker:
 
     def submit(self, job: Job) -> None:
         """Send a job."""
-        self._hands[job.ticket] = self._parked.pop(job.ticket, job)
+        parked = self._parked.pop(job.ticket, None)
+        self._hands[job.ticket] = job if parked is None else replace(parked, resumed=job.resumed)
         self._outbox.put(("job", job))
 
     def recall(self, ticket: int) -> None:
@@ -133,9 +135,12 @@ class ProcessWorker:
 
     def running(self) -> tuple[int, float, float | None] | None:
         """The call that runs now, as the child has published it."""
-        now = self._journal.running() if self._journal is not None else None
+        journal = self._journal
+        now = journal.running() if journal is not None else None
         job = self._hands.get(now[0]) if now is not None else None
-        return (now[0], now[1], job.until) if now is not None and job is not None else None
+        if journal is None or now is None or job is None or not journal.begun(job):
+            return None
+        return now[0], now[1], job.until
 
     def where(self) -> tuple[int, int, int] | None:
         """What is in hand, as the child has published it."""
@@ -291,7 +296,7 @@ class ProcessWorker:
         answer: Answer | None = None
         cursor: int | None = None
         job = self._hands.get(journal.ticket)
-        if job is not None:
+        if job is not None and journal.begun(job):
             answer, cursor = journal.rebuild(self._recipe, job)
         self._events.died(self, why, answer, cursor)
 
