@@ -90,13 +90,12 @@ class Collector:
         return shaper
 
     @property
-    def usual(self) -> list[type] | None:
-        """The types of the rows that a record mostly gives for several tables: a tuple for each of them.
+    def usual(self) -> int | None:
+        """The number of rows that a record mostly gives for several tables, a tuple for each of them.
 
         None where a document may stand in them, which cannot wait.
         """
-        waits = not any(shaper.documents for shaper in self._shapers.values())
-        return [tuple] * len(self._shapers) if waits else None
+        return None if any(shaper.documents for shaper in self._shapers.values()) else len(self._shapers)
 
     def add_usual(self, names: Sequence[str], given: Sequence[tuple[Any, ...]], records: Sequence[int]) -> bool:
         """Take, of each record, a tuple for each table, in the order of `names`; False, and none is taken, if one does not fit."""

@@ -175,17 +175,22 @@ class RowStep:
         filtered: array[int],
     ) -> None:
         """Call the function with each record's arguments."""
-        add, usual = self._collector.add, self._collector.usual
+        add, width = self._collector.add, self._collector.usual
         names, rows, records = list[str](), list[tuple[Any, ...]](), list[int]()
         for index, given in arguments:
             try:
                 output = call(*given)
-                if type(output) is Rows and [*map(type, output.values())] == usual:
+                if type(output) is Rows and len(output) == width:
                     # Tuples can wait: nothing that the function does later adds to them or takes from them.
-                    names += output
-                    rows += output.values()
-                    records.append(index)
-                    continue
+                    for row in output.values():
+                        if type(row) is not tuple:
+                            del rows[len(names) :]
+                            break
+                        rows.append(row)
+                    else:
+                        names += output
+                        records.append(index)
+                        continue
                 if records:
                     self._add_usual(names, rows, records, faults)
                     names, rows, records = [], [], []

@@ -15,7 +15,7 @@ from typing import Any, overload
 Record = tuple[int, Sequence[Any]]
 """A record's number within its range, from 0, and its values."""
 
-RECORDS_AT_ONCE = 512
+RECORDS_AT_ONCE = 256
 """Records that are worked on together: few enough to be still near the processor, and few to look at one by one where
 one of them is out of the ordinary."""
 

@@ -6,16 +6,15 @@ line (PostgreSQL's documentation, "COPY", File Formats). What does not belong he
 
 from __future__ import annotations
 
-import builtins
 import marshal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-from headway.io import stored_text
 from headway.io.chunk import ArrowColumn, without
 from headway.io.columns import ColumnType
-from headway.io.stored_text import join, joined, store, written
+from headway.io.stored_text import join, joined, store, whole_numbers, written
 from headway.io.table import Table
 from headway.io.target import Fitted, fitted
 
@@ -33,6 +32,20 @@ class Part(NamedTuple):
     lines: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """A column of the usual form, without NULLs: its values, and the fields that they are in lines."""
+
+    values: Iterable[Any]
+    texts: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.values)
+
+
 def kept(table: Table) -> list[int]:
     """Give the columns whose values the writer looks at: those of the key and of what else may stand once."""
     names = {*table.key, *chain.from_iterable(unique.columns for unique in table.uniques)}
@@ -47,12 +60,20 @@ def fit(type: ColumnType, values: Sequence[Any]) -> Fitted:
     return fitted(type, values, quick=_quick, store=store, unheld=_unheld)
 
 
-def _quick(type: ColumnType, values: Sequence[Any]) -> Sequence[Any] | None:
-    """Store a column of the usual form; None if a text holds a NUL."""
-    if type.kind != "text":
-        return stored_text.quick(type, values)
-    # A text with a NUL could not be joined.
-    return values if {*map(builtins.type, values)} == {str} and joined(type, values) is not None else None
+def _quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
+    """Store a column of the usual form; None if a text holds a NUL, which could not be joined."""
+    numbers = whole_numbers(type, values)
+    if numbers is not None:
+        return _Fields(numbers, list(map(str, numbers)))
+    found = joined(type, values)
+    if found is None:
+        return None
+    if type.kind == "decimal":
+        return _Fields(found, values)
+    if type.kind == "text":
+        return _Fields(found, _escaped_each(values, found.text))
+    texts: list[Any] = list(found)
+    return _Fields(texts, texts)
 
 
 def _unheld(type: ColumnType, values: Sequence[Any]) -> Mapping[int, str]:
@@ -106,12 +127,18 @@ def _arrow_escaped(texts: ArrowColumn) -> Any:
 
 
 def _fields(column: Sequence[Any]) -> Sequence[str]:
+    if isinstance(column, _Fields):
+        return column.texts
     types = {*map(type, column)}
     if types == {str}:
-        whole = FORBIDDEN.join(column)  # which stands in no value
-        escaped = _escaped(whole)
-        return column if escaped == whole else escaped.split(FORBIDDEN)
+        return _escaped_each(column, FORBIDDEN.join(column))  # which stands in no value
     return list(map(str, column)) if types == {int} else list(map(_field, column))
+
+
+def _escaped_each(texts: Sequence[str], whole: str) -> Sequence[str]:
+    """Escape texts, given also as one with NULs between them."""
+    escaped = _escaped(whole)
+    return texts if escaped == whole else escaped.split(FORBIDDEN)
 
 
 def _field(value: Any) -> str:

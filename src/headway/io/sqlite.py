@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headway.errors import HeadwayError, PlanError
-from headway.io import stored_text
 from headway.io.chunk import without
 from headway.io.columns import ColumnType, Int, column_type
-from headway.io.stored_text import NUL, Joined, join, joined, store, written
+from headway.io.stored_text import NUL, Joined, join, joined, store, whole_numbers, written
 from headway.io.table import Table, Unique
 from headway.io.target import (
     ConstraintRefused,
@@ -91,7 +90,7 @@ def fit(type: ColumnType, values: Sequence[Any]) -> Fitted:
 def _quick(type: ColumnType, values: Sequence[Any]) -> Any | None:
     """Store texts as one."""
     found = joined(type, values)
-    return found if found is not None else stored_text.quick(type, values)
+    return found if found is not None else whole_numbers(type, values)
 
 
 def pack(_table: Table, columns: Sequence[Any]) -> bytes:

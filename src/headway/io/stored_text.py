@@ -54,9 +54,14 @@ class Joined:
     def __iter__(self) -> Iterator[str | None]:
         return chain.from_iterable(self._pieces())
 
+    @property
+    def text(self) -> str:
+        """The texts with the separator between them."""
+        return self.whole if isinstance(self.whole, str) else self.whole.decode()
+
     def _pieces(self) -> Iterator[list[str | None]]:
         """Give the texts some at a time: those of all columns of a row are then made while they are near the processor."""
-        rest = self.whole if isinstance(self.whole, str) else self.whole.decode()
+        rest = self.text
         start, nulls = 0, iter((*self.nulls, self.count))
         null = next(nulls)
         while start < self.count:
@@ -69,12 +74,11 @@ class Joined:
             yield texts
 
 
-def quick(type: ColumnType, values: Sequence[Any]) -> Sequence[Any] | None:
-    """Store columns of str or int that are written as they are stored, but for a timestamp's T and Z."""
-    if type == Int() and {*map(builtins.type, values)} == {int}:
-        return values if min(values) >= -(1 << 63) and max(values) < 1 << 63 else None
-    found = joined(type, values)
-    return list(found) if found is not None else None
+def whole_numbers(type: ColumnType, values: Sequence[Any]) -> Sequence[int] | None:
+    """Store a column of int as it is; None for any other."""
+    if type != Int() or {*map(builtins.type, values)} != {int}:
+        return None
+    return values if min(values) >= -(1 << 63) and max(values) < 1 << 63 else None
 
 
 def joined(type: ColumnType, values: Sequence[Any]) -> Joined | None:
