@@ -153,6 +153,8 @@ def test_the_quick_way_stores_exactly_what_the_plain_way_stores(database: str, k
             assert found.misfits == misfits
             assert list(found.nulls) == [index for index, value in enumerate(converted) if value is None]
             assert as_list(found.stored) == as_list(stores.store(type, converted))
+            if database == "postgresql":
+                assert copy_lines([found.stored]) == copy_lines([stores.store(type, converted)])
         else:
             assert found.misfits.keys() == nul
 

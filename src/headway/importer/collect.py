@@ -10,12 +10,11 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from itertools import chain
 from operator import is_, itemgetter
 from typing import Any, NamedTuple
 
 from headway.importer.rowfunction import Rows, is_stream
-from headway.io.chunk import without
+from headway.io.chunk import RECORDS_AT_ONCE, without
 from headway.io.columns import ColumnType
 from headway.io.table import Table
 from headway.io.target import Codec, Fitted
@@ -102,10 +101,11 @@ class Collector:
         by_table = [(self._shapers.get(name), given[at :: len(names)]) for at, name in enumerate(names)]
         if any(shaper is None or {*map(len, rows)} != {shaper.width} for shaper, rows in by_table):
             return False
+        sources = array("q", records)
         for shaper, rows in by_table:
             assert shaper is not None
-            shaper.values.extend(chain.from_iterable(rows))
-            shaper.records.extend(records)
+            shaper.rows += rows
+            shaper.records.extend(sources)
         return True
 
     def _add_rows(self, record: int, tables: Mapping[str, Any]) -> int:
@@ -179,11 +179,11 @@ class _Shaper:
     """One table's rows as tuples in column order."""
 
     __slots__ = (
-        "_codec", "_columns", "_get", "_names", "documents", "packed", "parts", "records", "table", "values", "width",
+        "_codec", "_columns", "_get", "_names", "documents", "packed", "parts", "records", "rows", "table", "width",
     )  # fmt: skip
 
     def __init__(self, table: Table, codec: Codec) -> None:
-        self.table, self.values, self.records = table, list[Any](), array("q")
+        self.table, self.rows, self.records = table, list[tuple[Any, ...]](), array("q")
         self._columns: list[Sequence[Any]] | None = None
         self.parts, self.packed = list[Any](), array("q")
         self._codec, self._names, self.width = codec, table.names, len(table.names)
@@ -202,7 +202,7 @@ class _Shaper:
                 row = self._shape_mapping(row)
         if self.documents:
             row = self._as_given(row)
-        self.values.extend(row)
+        self.rows.append(tuple(row))
         self.records.append(record)
 
     def _as_given(self, row: Sequence[Any]) -> list[Any]:
@@ -224,7 +224,7 @@ class _Shaper:
     def forget(self, record: int) -> None:
         while self.records and self.records[-1] == record:
             self.records.pop()
-            del self.values[-self.width :]
+            self.rows.pop()
 
     def _shape(self, row: Any) -> tuple[Any, ...]:
         if isinstance(row, Mapping):
@@ -255,17 +255,26 @@ class _Shaper:
             if record < until:
                 yield record, dict(zip(self._names, row, strict=True))
 
-    def _by_column(self) -> list[Sequence[Any]]:
-        return [self.values[place :: self.width] for place in range(self.width)]
+    def _by_column(self) -> list[list[Any]]:
+        """Give the rows by column; some at a time, while they are near the processor."""
+        columns: list[list[Any]] = [[] for _ in range(self.width)]
+        for start in range(0, len(self.rows), RECORDS_AT_ONCE):
+            for column, values in zip(
+                columns, zip(*self.rows[start : start + RECORDS_AT_ONCE], strict=True), strict=True
+            ):
+                column += values
+        return columns
 
     def take(self, unfit: dict[int, Unfit], once: _Once) -> tuple[list[Any], array[int]]:
         """Give the columns as the target has them, and the record of each row; what was taken is forgotten here."""
-        columns, sources = self._columns, self.records
-        fit = self._codec.fit  # columns that Arrow holds are not compared: that would make Python's values of them
-        if columns is None:
+        columns: Sequence[Sequence[Any]]
+        if self._columns is not None:  # Arrow's are not compared: that would make Python's values of them
+            columns, fit = self._columns, self._codec.fit
+        else:
             columns, fit = self._by_column(), once.fit
+        sources = self.records
         self._columns = None
-        self.values, self.records = [], array("q")
+        self.rows, self.records = [], array("q")
         return self._store(fit, columns, sources, unfit), sources
 
     def _store(

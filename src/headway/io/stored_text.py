@@ -27,6 +27,9 @@ _WRITTEN: Mapping[str, Callable[[Any], Any]] = {
     "timestamp": lambda value: value.isoformat(" "),
     "bool": int,
 }
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
+_STAMP = re.compile(rb"0{4}-00-00[T ]00:00:00Z?")
+"""What is left of a timestamp of the usual form where each digit is a zero."""
 _STAMPS = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}Z?+,)*+", re.ASCII)
 
 
@@ -90,8 +93,8 @@ def joined(type: ColumnType, values: Sequence[Any]) -> Joined | None:
             return Joined(whole if whole.isascii() else whole.encode(), NUL, len(values)) if alone else None
         if isinstance(type, Exact):
             whole = ",".join(values)  # a value with a comma of its own would read as two
-            form = _decimals(type.precision, type.scale)
-            alone = whole.count(",") == len(values) - 1
+            form, negative_zero = _decimals(type.precision, type.scale)
+            alone = whole.count(",") == len(values) - 1 and negative_zero not in f"{whole},"
             return Joined(whole, ",", len(values)) if alone and form.fullmatch(f"{whole},") else None
         return _quick_stamps(values) if type.kind == "timestamp" else None
     except (TypeError, UnicodeEncodeError):  # one is no text, or holds a lone surrogate
@@ -129,7 +132,10 @@ def join(parts: list[bytes]) -> list[bytes]:
 
 def _quick_stamps(values: Sequence[str]) -> Joined | None:
     whole = ",".join(values)
-    if not _STAMPS.fullmatch(f"{whole},"):
+    alike, first = whole.encode().translate(_DIGITS), values[0].encode().translate(_DIGITS)
+    if not (_STAMP.fullmatch(first) and alike == b",".join([first] * len(values))) and not _STAMPS.fullmatch(
+        f"{whole},"
+    ):
         return None
     try:
         deque(map(datetime.fromisoformat, values), maxlen=0)
@@ -139,8 +145,9 @@ def _quick_stamps(values: Sequence[str]) -> Joined | None:
 
 
 @lru_cache
-def _decimals(precision: int, scale: int) -> re.Pattern[str]:
+def _decimals(precision: int, scale: int) -> tuple[re.Pattern[str], str]:
+    """Give the form of decimals with a comma behind each, and the one that has it but is not stored so: zero has no sign."""
     whole = f"[1-9][0-9]{{0,{precision - scale - 1}}}+" if precision > scale else "0"
-    point = rf"\.[0-9]{{{scale}}}" if scale else ""
-    zero = r"(?!-[0.]++,)"  # zero has no sign
-    return re.compile(rf"(?:{zero}-?+(?:{whole}|0){point},)*+", re.ASCII)
+    point = rf"\.{'[0-9]' * scale}" if scale else ""
+    zero = f"-0.{'0' * scale}," if scale else "-0,"
+    return re.compile(rf"(?:-?+(?:0|{whole}){point},)*+", re.ASCII), zero
