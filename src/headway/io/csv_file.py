@@ -10,8 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain, islice, repeat
-from operator import attrgetter
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from headway.errors import InternalError, PlanError
@@ -124,38 +123,47 @@ class CsvFile(TextFile):
         if span.first:
             found.blanks.extend([0] * self.head.blanks)
         width, layout, count = self.head.width, found.layout, sys.maxsize
-        index, until, shift, stop = 0, 0, 0, 0
+        index, until, stop = 0, 0, 0
         lines = io.StringIO(text, newline="")
         reader = self.format.reader(chain(lines, (SENTINEL,)))
-        ended = zip(reader, map(attrgetter("line_num"), repeat(reader)), strict=False)
-        while some := list(islice(ended, RECORDS_AT_ONCE)):
+
+        def at_end() -> Iterator[list[str]]:
+            if lines.tell() == len(text):
+                yield from reader
+
+        while True:
+            records, ends, behind_long = list[list[str]](), list[int](), list[tuple[int, int]]()
+            due = until
+            for record in chain(islice(reader, RECORDS_AT_ONCE), at_end()):
+                records.append(record)
+                due += 1
+                if reader.line_num != due:
+                    due = reader.line_num
+                    behind_long.append((index + len(records), due))
+                ends.append(due)
+            if not records:
+                break
             start, stop = stop, lines.tell()
             suspect = dirty and not sound(text[start:stop])
-            if stop == len(text):
-                some += ended
-                found.lines = count = some[-1][1] - 1  # the sentinel's line is none
-            records, ends = zip(*some, strict=True)
             if stop < len(text) and {*map(len, records)} == {width} and not suspect:
-                if until - index != shift or ends[-1] - until != len(records):
-                    for record, line in enumerate((until, *ends[:-1]), index):
-                        if line - record != shift:
-                            shift = line - record
-                            layout.starts(record, line)
+                layout.starts(index, until)
+                for number, line in behind_long:
+                    layout.starts(number, line)
                 yield Chunk(range(index, index + len(records)), rows=records)
-                until = ends[-1]
+                until = due
                 index += len(records)
                 continue
+            if stop == len(text):
+                found.lines = count = due - 1  # the sentinel's line is none
             numbers, whole = list[int](), list[Sequence[str]]()
-            for record, end in some:
+            for record, end in zip(records, ends, strict=True):
                 line, until = until, end
                 if line == count:
                     break
                 if not record:
                     found.blanks.append(index)
                     continue
-                if line - index != shift:
-                    shift = line - index
-                    layout.starts(index, line)
+                layout.starts(index, line)
                 fault = None
                 if len(record) != width or suspect or end > count:
                     fault = self._fault(record, span, closed=end <= count)
