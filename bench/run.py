@@ -37,7 +37,12 @@ def main(names: list[str]) -> int:
         print("The machine is busy with other work: times below are too long, and targets may be missed for it.")
     tables: list[Table] = []
     for name in names or EXPERIMENTS:
-        table: Table = import_module(name).bench()
+        try:
+            table: Table = import_module(name).bench()
+        except ModuleNotFoundError as missing:
+            what = (missing.name or "").partition(".")[0].replace("_", "-")
+            print(f"\n{name} needs {what}, of the group `bench`: {sys.executable} -m pip install {what}")
+            continue
         table.show()
         tables.append(table)
     judged = sum(len(table.verdicts) for table in tables)
