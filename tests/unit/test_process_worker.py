@@ -14,7 +14,7 @@ import pytest
 from acceptance.scenario import Tally, repeats
 from headway import DROP, ItemTimeout, WorkerDied
 from headway.core.ticket import Job
-from headway.run.journal import _STATE, _TICKET
+from headway.run.journal import _RESUMED, _STATE, _TICKET
 from support.workers import Hands, reached
 
 
@@ -309,6 +309,25 @@ def test_an_answer_that_came_before_a_death_is_not_taken_for_that_of_the_part_th
         os.kill(hands.worker.pid, signal.SIGKILL)
         _, answer, cursor = hands.heard.wait("died")
         assert (answer, cursor) == (None, None)
+
+
+def test_an_expansion_dies_with_its_worker_as_soon_as_that_has_taken_the_next_part():
+    """Before its generator goes on the child has published no call; run again its first children would come twice."""
+
+    def many(value: int) -> Any:
+        yield from range(value)
+
+    with Hands(many, "flat_map") as hands:
+        hands.submit(1, [5], limit=3)
+        assert hands.heard.wait("answered").parked
+        journal = hands.worker._journal
+        reached(lambda: journal.ticket == -1)
+        os.kill(hands.worker.pid, signal.SIGSTOP)
+        hands.worker.submit(Job(1, [], (), 100, resumed=1))
+        journal.words[_RESUMED], journal.words[_TICKET] = 1, 1
+        os.kill(hands.worker.pid, signal.SIGKILL)
+        _, answer, cursor = hands.heard.wait("died")
+        assert (answer.ticket, answer.taken, answer.values, cursor) == (1, 0, [], 0)
 
 
 def test_a_set_up_that_takes_too_long_is_told_once_and_its_process_ended():

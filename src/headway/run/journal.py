@@ -86,6 +86,8 @@ class Journal:
         words = self.words
         done = (words[_STATE] >> 1) - words[_BASE]
         cursor: int | None = done if words[_STATE] & 1 else None
+        if cursor is None and job.resumed:
+            cursor = 0  # its generator is gone, also before the child has said that it goes on
         start, end = _AREA, _AREA + words[_GAPS]
         gaps = unpack_gaps(self.memory[start:end]) if end > start else None
         if cursor is not None and gaps is not None:
