@@ -6,6 +6,8 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -290,8 +292,9 @@ def test_a_generator_dies_with_its_worker_and_is_answered_once(idempotent):
         assert (answer.ticket, answer.taken, answer.values, cursor) == (1, 0, [], 0)
 
 
-def test_an_answer_that_came_before_a_death_is_not_taken_for_that_of_the_part_that_follows():
-    """The child died behind its answer, before it said that nothing is in its hands; the parent had it go on by then."""
+@contextmanager
+def _paused_between_parts() -> Iterator[tuple[Hands, Any]]:
+    """A worker whose child has answered for a part of an expansion, has nothing in hand, and is stopped."""
 
     def many(value: int) -> Any:
         yield from range(value)
@@ -302,6 +305,13 @@ def test_an_answer_that_came_before_a_death_is_not_taken_for_that_of_the_part_th
         journal = hands.worker._journal
         reached(lambda: journal.ticket == -1)
         os.kill(hands.worker.pid, signal.SIGSTOP)
+        yield hands, journal
+
+
+def test_an_answer_that_came_before_a_death_is_not_taken_for_that_of_the_part_that_follows():
+    """The child died behind its answer, before it said that nothing is in its hands; the parent had it go on by then."""
+
+    with _paused_between_parts() as (hands, journal):
         journal.words[_STATE] -= 1
         journal.words[_TICKET] = 1
         hands.worker.submit(Job(1, [], (), 100, resumed=1))
@@ -314,15 +324,7 @@ def test_an_answer_that_came_before_a_death_is_not_taken_for_that_of_the_part_th
 def test_an_expansion_dies_with_its_worker_as_soon_as_that_has_taken_the_next_part():
     """Before its generator goes on the child has published no call; run again its first children would come twice."""
 
-    def many(value: int) -> Any:
-        yield from range(value)
-
-    with Hands(many, "flat_map") as hands:
-        hands.submit(1, [5], limit=3)
-        assert hands.heard.wait("answered").parked
-        journal = hands.worker._journal
-        reached(lambda: journal.ticket == -1)
-        os.kill(hands.worker.pid, signal.SIGSTOP)
+    with _paused_between_parts() as (hands, journal):
         hands.worker.submit(Job(1, [], (), 100, resumed=1))
         journal.words[_RESUMED], journal.words[_TICKET] = 1, 1
         os.kill(hands.worker.pid, signal.SIGKILL)

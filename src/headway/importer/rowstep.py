@@ -175,12 +175,12 @@ class RowStep:
         filtered: array[int],
     ) -> None:
         """Call the function with each record's arguments."""
-        add, width = self._collector.add, self._collector.usual
+        add, usual = self._collector.add, self._collector.usual
         names, rows, records = list[str](), list[tuple[Any, ...]](), list[int]()
         for index, given in arguments:
             try:
                 output = call(*given)
-                if type(output) is Rows and len(output) == width:
+                if type(output) is Rows and len(output) == usual:
                     # Tuples can wait: nothing that the function does later adds to them or takes from them.
                     for row in output.values():
                         if type(row) is not tuple:

@@ -128,6 +128,7 @@ class CsvFile(TextFile):
         reader = self.format.reader(chain(lines, (SENTINEL,)))
 
         def at_end() -> Iterator[list[str]]:
+            """What is left behind the last line, the sentinel: it comes together with the records before it."""
             if lines.tell() == len(text):
                 yield from reader
 

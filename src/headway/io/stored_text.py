@@ -132,10 +132,9 @@ def join(parts: list[bytes]) -> list[bytes]:
 
 def _quick_stamps(values: Sequence[str]) -> Joined | None:
     whole = ",".join(values)
-    alike, first = whole.encode().translate(_DIGITS), values[0].encode().translate(_DIGITS)
-    if not (_STAMP.fullmatch(first) and alike == b",".join([first] * len(values))) and not _STAMPS.fullmatch(
-        f"{whole},"
-    ):
+    digits_zeroed, form = whole.encode().translate(_DIGITS), values[0].encode().translate(_DIGITS)
+    all_alike = _STAMP.fullmatch(form) and digits_zeroed == b",".join([form] * len(values))
+    if not (all_alike or _STAMPS.fullmatch(f"{whole},")):
         return None
     try:
         deque(map(datetime.fromisoformat, values), maxlen=0)
