@@ -7,11 +7,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway import Pipeline, SQLiteSink
 from headway.importer.conflicts import Batch, Refusals, Sources
+from headway.io.chunk import ArrowColumn
 from headway.io.columns import Int
 from headway.io.table import Column, Table
 from headway.io.target import Target
@@ -21,13 +23,13 @@ TABLE = Table("t", (Column("k", Int()),), ("k",), "fail")
 
 
 class Held:
-    """A target of one column of numbers, of which it tells what it is asked."""
+    """A target of one column of numbers, of which it tells what it is asked; `arrow`: as Arrow holds them."""
 
-    def __init__(self, numbers: Iterable[int]) -> None:
-        self.numbers = set(numbers)
+    def __init__(self, numbers: Iterable[int], *, arrow: bool) -> None:
+        self.numbers, self._arrow = set(numbers), arrow
 
-    def values(self, batch: list[Any], positions: Sequence[int]) -> list[Any]:
-        return batch
+    def values(self, batch: list[Any], positions: Sequence[int]) -> Sequence[Any]:
+        return ArrowColumn(pa.array(batch, pa.int64())) if self._arrow else batch
 
     def highest(self, table: str, column: str) -> int | None:
         return max(self.numbers, default=None)
@@ -54,9 +56,10 @@ PLACES = st.lists(st.tuples(st.integers(0, 59), st.one_of(st.none(), st.integers
 @given(
     before=st.frozensets(st.integers(-3, 60), max_size=8),
     commits=st.lists(st.tuples(STEPS, PLACES), min_size=1, max_size=4),
+    arrow=st.booleans(),
 )
 def test_keys_that_mostly_ascend_lose_as_one_after_the_other(
-    before: frozenset[int], commits: list[tuple[list[int], list[tuple[int, int | None]]]]
+    before: frozenset[int], commits: list[tuple[list[int], list[tuple[int, int | None]]]], arrow: bool
 ) -> None:
     at, given_in = 0, list[list[int | None]]()
     for steps, places in commits:
@@ -68,7 +71,7 @@ def test_keys_that_mostly_ascend_lose_as_one_after_the_other(
             if index < len(numbers):
                 numbers[index] = number
         given_in.append(numbers)
-    target = Held(before)
+    target = Held(before, arrow=arrow)
     refusals = Refusals(cast("Target", target))
     for numbers, expected in zip(given_in, plainly(set(before), given_in), strict=True):
         sources = Sources()

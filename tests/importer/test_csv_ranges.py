@@ -7,6 +7,7 @@ import io
 from contextlib import closing
 from itertools import accumulate
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from headway.errors import HeadwayError, PlanError
 from headway.importer.parse import ParseJob, RangeParser
 from headway.importer.rowstep import RowJob
-from headway.io import text_file
+from headway.io import csv_arrow, text_file
 from headway.io.columns import Text
 from headway.io.csv_arrow import columns
 from headway.io.csv_ends import record_end
@@ -145,9 +146,20 @@ USUAL_ROWS = st.lists(st.lists(FIELDS, min_size=1, max_size=4).map(b",".join), m
 
 
 @settings(max_examples=600, deadline=None)
-@given(rows=USUAL_ROWS, ending=st.sampled_from([b"\n", b"\r\n"]), closed=st.booleans(), last=st.booleans())
+@given(
+    rows=USUAL_ROWS,
+    ending=st.sampled_from([b"\n", b"\r\n"]),
+    closed=st.booleans(),
+    last=st.booleans(),
+    looked_at=st.integers(1, 100),
+)
 def test_arrow_reads_what_the_parser_reads_that_reads_everything(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[bytes], ending: bytes, closed: bool, last: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[bytes],
+    ending: bytes,
+    closed: bool,
+    last: bool,
+    looked_at: int,
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "usual.csv"
     path.write_bytes(b"a,b,c\n")
@@ -156,7 +168,8 @@ def test_arrow_reads_what_the_parser_reads_that_reads_everything(
     assert isinstance(file, CsvFile)
     data = ending.join(rows) + ending * (closed or not last)
     span = Range(0, 0, 6, 6 + len(data), 2, first=False, last=last)
-    quick, whole = columns(data, file.format, 3), Found()
+    with patch.object(csv_arrow, "_LOOKED_AT", looked_at):
+        quick, whole = columns(data, file.format, 3), Found()
     expected = list(file.records(data, span, whole))
     assume(quick is not None)  # else it is left to the other parser
     assert quick is not None

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from headway import import_file
-from headway.importer.writer import RANGES_A_COMMIT
+from headway.io import ranges
+from headway.io.target import Address
 from support.importing import query
 from support.killing import RANGE_BYTES, Killing, run
 from support.targets import TARGETS, Targets, in_file_order
@@ -167,7 +168,8 @@ def test_a_kill_at_every_step_of_a_commit_costs_nothing(case: Case) -> None:
             assert first.status == 0, first.err
             break
         kills, moment = kills + 1, first.moments[-1]
-        rows_a_commit = RANGES_A_COMMIT * RANGE_BYTES // 15  # no row is shorter than 15 bytes
+        # No row is shorter than 15 bytes.
+        rows_a_commit = Address.parse(target).ranges_a_commit * RANGE_BYTES // 15
         begun = commits(first.moments) - 1  # the first commit takes the job over
         if begun > 0:
             assert committed(target) > 0, moment
@@ -200,3 +202,47 @@ def test_kills_at_random_moments_lose_and_double_nothing(case: Case, seed: int) 
                 break
         killed_and_finished(case, arguments, say_so=True)
     assert kills >= 8
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_kill_while_whole_row_groups_of_duckdb_are_written_costs_nothing(tmp_path: Path) -> None:
+    rows = 800_000
+    (tmp_path / "b.csv").write_text("n,note\n" + "".join(f"{n},row number {n} of many\n" for n in range(rows)))
+
+    def fresh(number: int) -> list[str]:
+        (tmp_path / f"{number}").mkdir()
+        return [
+            "import",
+            "b.csv",
+            "--to",
+            f"{tmp_path / f'{number}'}/b.duckdb",
+            "--column",
+            "n=int",
+            "--column",
+            "note=text",
+        ]
+
+    started = time.monotonic()
+    undisturbed = run(fresh(0), tmp_path, Killing(), range_bytes=ranges.RANGE_BYTES)
+    seconds, moment = time.monotonic() - started, random.Random(7)
+    assert undisturbed.status == 0, undisturbed.err
+    kills = 0
+    for number in range(1, 25):
+        arguments = fresh(number)
+        target = arguments[arguments.index("--to") + 1]
+        killings = (
+            Killing(at=moment.randrange(1, len(undisturbed.moments)), seed=number),
+            Killing(after_s=moment.uniform(0.3, seconds)),
+        )
+        done = run(arguments, tmp_path, killings[number % 2], range_bytes=ranges.RANGE_BYTES)
+        assert done.killed or done.status == 0, done.err
+        kills += done.killed
+        before = committed(target)
+        assert before >= max(0, commits(done.moments) - 1) * 122_880 or not done.killed
+        last = run([*arguments, "--json"], tmp_path, Killing(), range_bytes=ranges.RANGE_BYTES)
+        assert last.status == 0, last.err
+        assert (json.loads(last.out)["resumed_at"] or 0) == before
+        found = query(target, "SELECT count(*), count(DISTINCT n), min(n), max(n), bool_and(rowid = n) FROM b")
+        assert found == [(rows, rows, 0, rows - 1, True)]
+    assert kills >= 15

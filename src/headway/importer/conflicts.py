@@ -13,11 +13,10 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress, count, islice
-from operator import ge
 from typing import Any, NamedTuple
 
 from headway.importer.rowstep import Fault
+from headway.io.chunk import among, falls, value
 from headway.io.columns import Int
 from headway.io.table import Table, Unique
 from headway.io.target import Target
@@ -125,9 +124,10 @@ class Refusals:
             doubtful = taken | _repeated(values, distinct)
         if not doubtful:
             return
-        for index in compress(count(), map(doubtful.__contains__, values)):
-            if not _has_null(values[index]):
-                claim = (taken, Conflict(batch.table, unique, values[index]))
+        for index in among(values, doubtful):
+            claimed = value(values, index)
+            if not _has_null(claimed):
+                claim = (taken, Conflict(batch.table, unique, claimed))
                 claims.setdefault(batch.sources[index], []).append(claim)
 
     def _among_numbers(self, table: Table, unique: Unique, numbers: Sequence[Any]) -> tuple[set[Any], set[Any]]:
@@ -139,10 +139,10 @@ class Refusals:
         highest = self._highest.get(name)
         if highest is None:
             highest = self._target.highest(table.name, unique.columns[0])
-        late = _out_of_order(numbers)
-        if late is not None and (highest is None or numbers[0] > highest):
+        order = _out_of_order(numbers)
+        if order is not None and (highest is None or value(numbers, 0) > highest):
+            late, top = order
             distinct = doubtful = set(late)
-            top = max(numbers) if late else numbers[-1]
         else:
             distinct = set(numbers)
             doubtful = _repeated(numbers, distinct)
@@ -204,24 +204,29 @@ def _settle(claims: list[tuple[set[Any], Conflict]]) -> Conflict | None:
     return lost
 
 
-def _out_of_order(numbers: Sequence[Any]) -> list[int] | None:
-    """Give those that are not above all before them; None where there are NULLs, or more than an eighth are such."""
-    if not numbers or numbers[0] is None:
+def _out_of_order(numbers: Sequence[Any]) -> tuple[list[Any], Any] | None:
+    """Give those that are not above all before them, and the highest of all.
+
+    None if there are none at all, where there are NULLs, or more than an eighth are such.
+    """
+    if not len(numbers) or value(numbers, 0) is None:
         return None
-    late, at = list[int](), 0
+    late, at = list[Any](), 0
     try:
-        for fall in compress(count(1), map(ge, numbers, islice(numbers, 1, None))):
+        highest = value(numbers, len(numbers) - 1)
+        for fall in falls(numbers):
             if fall < at:
                 continue
-            top, at = numbers[fall - 1], fall
-            while at < len(numbers) and numbers[at] <= top:
-                late.append(numbers[at])
+            top, at = value(numbers, fall - 1), fall
+            while at < len(numbers) and (number := value(numbers, at)) <= top:
+                late.append(number)
                 at += 1
+            highest = max(highest, top)
             if len(late) > len(numbers) // 8:
                 return None
     except TypeError:  # a NULL
         return None
-    return late
+    return late, highest
 
 
 def _repeated(values: Sequence[Any], distinct: set[Any]) -> set[Any]:

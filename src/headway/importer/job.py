@@ -33,7 +33,7 @@ from headway.importer.rowfunction import is_per_batch, load, lookups_of
 from headway.importer.rowstep import RowJob
 from headway.importer.schema import Schema, SchemaDeclaration
 from headway.importer.stopping import Told, run_until_stopped
-from headway.importer.writer import RANGES_A_COMMIT, ImportWriter, Stopped
+from headway.importer.writer import ImportWriter, Stopped
 from headway.io.inputs import InputFormat, Sources, open_ranges
 from headway.io.ranges import Range, Ranges
 from headway.io.target import Address, Target
@@ -239,7 +239,7 @@ class ImportJob:
 
         Few are under way: each holds a MiB or two, and a drain finishes all of them.
         """
-        begun: Pipeline[Any] = Pipeline(ranges, name="import", window=4 * self.workers + RANGES_A_COMMIT)
+        begun: Pipeline[Any] = Pipeline(ranges, name="import", window=4 * self.workers + self.address.ranges_a_commit)
         if job.rows.lookups:
             lookups = LookupProcess(job)
             if not self.dry_run:

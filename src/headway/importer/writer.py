@@ -1,7 +1,7 @@
 """The one ordered writer of an import: a sink of range results.
 
-Ranges are committed as a contiguous prefix of the file: four at a time, or as often as the engine asks. One transaction holds
-their rows, their rejects, the job's counts and the position behind them; so a run that is killed
+Ranges are committed as a contiguous prefix of the file: as many as the database says, or as often as the engine asks. One
+transaction holds their rows, their rejects, the job's counts and the position behind them; so a run that is killed
 leaves a prefix and its exact position. What does not belong here: parsing, SQL.
 """
 
@@ -22,8 +22,6 @@ from headway.importer.rowstep import Fault
 from headway.io.ranges import Place, Places, Ranges
 from headway.io.table import Table
 from headway.io.target import ConstraintRefused, Target
-
-RANGES_A_COMMIT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +102,14 @@ class ImportWriter:
         """Nothing to open: the target is open before the first range is read."""
 
     def write(self, items: Sequence[RangeResult]) -> None:
-        """Take ranges, in order, and commit when four are there."""
+        """Take ranges, in order, and commit when enough are there."""
         self._refuse_if_broken()
         for item in items:
             if item.span.number != self._next or self.stopped is not None:
                 continue
             self._next += 1
             self._held.append(item)
-            if len(self._held) >= RANGES_A_COMMIT:
+            if self._target.enough(self._rows_held(), len(self._held)):
                 self._flush()
 
     def commit(self, state: dict[str, Any]) -> None:
@@ -179,6 +177,13 @@ class ImportWriter:
             late = next((reject for reject in rejects if reject[0] >= stop), None)
             line, reason = (late[1].line, late[2].reason) if late else (position.line, "")
             self.stopped = Stopped(position.file, line, reason)
+
+    def _rows_held(self) -> int:
+        """Give how many rows are held of the table that has most of them."""
+        counts = Counter[str]()
+        for result in self._held:
+            counts.update({name: len(found.sources) for name, found in result.tables.items()})
+        return max(counts.values(), default=0)
 
     def _refuse_if_broken(self) -> None:
         """Take nothing behind a commit that failed: it would leave a gap."""

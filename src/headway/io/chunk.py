@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain, islice, pairwise
+from itertools import chain, compress, count, islice, pairwise
+from operator import ge
 from typing import Any, overload
 
 Record = tuple[int, Sequence[Any]]
@@ -200,6 +201,36 @@ def part(column: Sequence[Any], start: int, stop: int) -> Sequence[Any]:
     if isinstance(column, ArrowColumn):
         return ArrowColumn(column.array.slice(start, stop - start))
     return column[start:stop]
+
+
+def value(column: Sequence[Any], index: int) -> Any:
+    """Give one value of a column, without making Python's of the others."""
+    return column.array[index].as_py() if isinstance(column, ArrowColumn) else column[index]
+
+
+def falls(numbers: Sequence[Any]) -> Iterable[int]:
+    """Give where a number stands that is not above the one before it. Raises TypeError, at the latest there, at a NULL."""
+    if not isinstance(numbers, ArrowColumn):
+        return compress(count(1), map(ge, numbers, islice(numbers, 1, None)))
+    if numbers.array.null_count:
+        raise TypeError("NULL")
+    import pyarrow.compute as pc
+
+    below = pc.less_equal(numbers.array.slice(1), numbers.array.slice(0, max(0, len(numbers) - 1)))
+    found: list[int] = pc.indices_nonzero(below).to_pylist() if below.true_count else []
+    return [index + 1 for index in found]
+
+
+def among(column: Sequence[Any], values: Collection[Any]) -> Iterable[int]:
+    """Give where values of a column stand that are one of `values`."""
+    if not isinstance(column, ArrowColumn):
+        return compress(count(), map(values.__contains__, column))
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = pc.is_in(column.array, value_set=pa.array(list(values), column.array.type))
+    places: list[int] = pc.indices_nonzero(found).to_pylist()
+    return places
 
 
 def without(column: Sequence[Any], indices: Sequence[int]) -> Sequence[Any]:

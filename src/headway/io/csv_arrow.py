@@ -23,6 +23,10 @@ from headway.io.csv_format import CsvFormat
 from headway.io.encoding import bare_cr
 from headway.io.ranges import Layout
 
+_COUNTED = array("q")
+"""Numbers from 0, counted once."""
+_LOOKED_AT = 1 << 14
+"""Bytes that are decoded to find out which of them cannot be."""
 MOST_UNDECODABLE = 100
 """Bytes of a range that are not UTF-8, up to which its other records are worth this way."""
 
@@ -58,7 +62,7 @@ def columns(data: bytes, format: CsvFormat, width: int) -> Columns | None:
     if table is None:
         return None
     records, lines = table.num_rows + len(narrow), data.count(b"\n") + (not data.endswith(b"\n"))
-    sources = array("q", range(records))
+    sources = _numbers(records)
     faults: dict[int, tuple[str, str]] = {}
     for found in reversed(narrow):
         del sources[found.record]
@@ -78,6 +82,13 @@ def columns(data: bytes, format: CsvFormat, width: int) -> Columns | None:
         sources = array("q", without(sources, lost))
         texts = [column.without(lost) for column in texts]
     return Columns(records, lines, layout, spoilt | faults, sources, texts)
+
+
+def _numbers(count: int) -> array[int]:
+    """Count from 0."""
+    while len(_COUNTED) < count:
+        _COUNTED.extend(range(len(_COUNTED), 2 * len(_COUNTED) + 1000))
+    return _COUNTED[:count]
 
 
 class _Narrow(NamedTuple):
@@ -127,15 +138,38 @@ def _parsed(data: bytes | bytearray, format: CsvFormat, width: int, narrow: list
 def _undecodable(data: bytes) -> list[tuple[int, int]]:
     """Give where bytes start and end that are not UTF-8, if they are not more than `MOST_UNDECODABLE`."""
     found = list[tuple[int, int]]()
-    view, at = memoryview(data), 0
-    while len(found) <= MOST_UNDECODABLE:
-        try:
-            codecs.utf_8_decode(view[at:], "strict", True)
-            break
-        except UnicodeDecodeError as error:
-            found.append((at + error.start, at + error.end))
-            at += error.end
+    view, pieces = memoryview(data), [(0, len(data))]
+    while pieces and len(found) <= MOST_UNDECODABLE:
+        start, stop = pieces.pop()
+        if _is_utf8(view[start:stop]):
+            continue
+        if stop - start > _LOOKED_AT and (middle := _character(data, (start + stop) // 2)) < stop:
+            pieces += (middle, stop), (start, middle)
+            continue
+        at = start
+        while len(found) <= MOST_UNDECODABLE:
+            try:
+                codecs.utf_8_decode(view[at:stop], "strict", True)
+                break
+            except UnicodeDecodeError as error:
+                found.append((at + error.start, at + error.end))
+                at += error.end
     return found
+
+
+def _is_utf8(data: memoryview) -> bool:
+    """Whether all of it is: much quicker to tell than to decode."""
+    ends = pa.array([0, len(data)], pa.int32()).buffers()[1]
+    try:
+        pa.Array.from_buffers(pa.binary(), 1, [None, ends, pa.py_buffer(data)]).cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _character(data: bytes, at: int) -> int:
+    """Give where the next byte stands that does not go on with a character."""
+    return next((place for place in range(at, len(data)) if data[place] & 0xC0 != 0x80), len(data))
 
 
 def _blotted(data: bytes, spots: Sequence[tuple[int, int]]) -> bytes | bytearray:

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from headway.errors import HeadwayError, PlanError
 from headway.io.arrow import arrow_type
+from headway.io.chunk import ArrowColumn
 from headway.io.columns import ColumnType, Exact, Int, column_type
 from headway.io.table import Table, Unique
-from headway.io.target import ConstraintRefused, Counted, ExistingColumn, ExistingTable, quoted
+from headway.io.target import RANGES_A_COMMIT, ConstraintRefused, ExistingColumn, ExistingTable, Usual, quoted
 from headway.machine import cores
 
 try:
@@ -44,12 +45,15 @@ _BESIDE_INDEXES = 64 << 20
 _INDEX_OF_A_ROW = 40
 """Bytes that an index may have for a row: 8 where keys ascend, 35 at random."""
 _STEP = 4 << 20
+_ROW_GROUP = 122_880
+"""Rows that DuckDB keeps together."""
 
 
-class DuckDBTarget(Counted):
+class DuckDBTarget(Usual):
     """One DuckDB file. DuckDB itself keeps every other process out while it is open."""
 
     kind = "duckdb"
+    ranges_a_commit = 16
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -99,6 +103,17 @@ class DuckDBTarget(Counted):
                 yield from part
         finally:
             cursor.close()
+
+    def enough(self, rows: int, ranges: int) -> bool:
+        """Wait for a row group and most of another one, if they are within reach: those are written once.
+
+        Fewer rows go into the log first, and a last group of less than a half is moved by the next checkpoint.
+        """
+        groups, rest = divmod(rows, _ROW_GROUP)
+        if ranges >= self.ranges_a_commit or (groups and rest > _ROW_GROUP // 2):
+            return True
+        within_reach = rows * self.ranges_a_commit > ranges * _ROW_GROUP * 3 // 2
+        return ranges >= RANGES_A_COMMIT and not within_reach
 
     def begin(self, tables: Sequence[str] | None = None) -> None:
         """Begin a transaction."""
@@ -176,9 +191,9 @@ class DuckDBTarget(Counted):
         """Join payloads to one batch, without copying them."""
         return pa.concat_tables([pa.ipc.open_stream(payload).read_all() for payload in payloads])
 
-    def values(self, batch: Any, positions: Sequence[int]) -> list[Any]:
+    def values(self, batch: Any, positions: Sequence[int]) -> Sequence[Any]:
         """Give one column's values, or tuples of several columns' values."""
-        columns = [batch.column(position).to_pylist() for position in positions]
+        columns = [ArrowColumn(batch.column(position).combine_chunks()) for position in positions]
         return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
     def take(self, batch: Any, indices: Sequence[int]) -> ArrowTable:

@@ -19,7 +19,7 @@ from headway.errors import HeadwayError, PlanError
 from headway.io.columns import ColumnType, Exact, Int, column_type
 from headway.io.copy_text import FORBIDDEN, Part, copy_lines
 from headway.io.table import Table, Unique
-from headway.io.target import Address, ConstraintRefused, Counted, ExistingColumn, ExistingTable, marked, quoted
+from headway.io.target import Address, ConstraintRefused, ExistingColumn, ExistingTable, Usual, marked, quoted
 
 try:
     import psycopg
@@ -46,7 +46,7 @@ _PATIENCE = "3s"
 """how long the server may take to notice that the client of a killed run is gone"""
 
 
-class PostgresTarget(Counted):
+class PostgresTarget(Usual):
     """One connection to a PostgreSQL server, for one writer."""
 
     kind = "postgresql"

@@ -22,10 +22,10 @@ from headway.io.stored_text import NUL, Joined, join, joined, store, whole_numbe
 from headway.io.table import Table, Unique
 from headway.io.target import (
     ConstraintRefused,
-    Counted,
     ExistingColumn,
     ExistingTable,
     Fitted,
+    Usual,
     fitted,
     marked,
     quoted,
@@ -105,7 +105,7 @@ def pack(_table: Table, columns: Sequence[Any]) -> bytes:
     return marshal.dumps(sent, 2)
 
 
-class SQLiteTarget(Counted):
+class SQLiteTarget(Usual):
     """One SQLite file, in WAL mode; a commit survives a killed process."""
 
     kind = "sqlite"

@@ -95,10 +95,16 @@ class Codec(Protocol):
         ...
 
 
+RANGES_A_COMMIT = 4
+"""Ranges that are committed together: some 50,000 rows, behind which the cost of a commit is small."""
+
+
 class Target(Protocol):
     """One database, open for one writer. Identifiers are quoted, values are bound."""
 
     kind: str
+    ranges_a_commit: int
+    """Ranges that are committed together at most."""
     forbidden: str
     """Characters that no text of this database can hold."""
     notes: Sequence[str]
@@ -110,6 +116,10 @@ class Target(Protocol):
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one small statement of bookkeeping and give its rows."""
+        ...
+
+    def enough(self, rows: int, ranges: int) -> bool:
+        """Whether to commit `rows` rows of a table from so many ranges now, rather than with more of them."""
         ...
 
     def begin(self, tables: Sequence[str] | None = None) -> None:
@@ -144,7 +154,7 @@ class Target(Protocol):
         """Join payloads to one batch."""
         ...
 
-    def values(self, batch: Any, positions: Sequence[int]) -> list[Any]:
+    def values(self, batch: Any, positions: Sequence[int]) -> Sequence[Any]:
         """Give one column's values, or tuples of several columns' values."""
         ...
 
@@ -195,11 +205,16 @@ _SUFFIXES = {".duckdb": "duckdb", ".ddb": "duckdb", ".db": "sqlite", ".sqlite": 
 _SERVERS = {"postgresql": "postgresql", "postgres": "postgresql"}
 
 
-class Counted:
-    """What every target asks in the same words."""
+class Usual:
+    """What is the same for most targets."""
 
     forbidden = ""
     notes: Sequence[str] = ()
+    ranges_a_commit = RANGES_A_COMMIT
+
+    def enough(self, rows: int, ranges: int) -> bool:
+        """Take as many ranges as there may be."""
+        return ranges >= self.ranges_a_commit
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a statement and give its rows; the target's own."""
@@ -289,9 +304,18 @@ class Address(NamedTuple):
 
     def open(self) -> Target:
         """Open the database, creating its file. Raises PlanError if it cannot be opened."""
-        module, name = _KINDS[self.kind]
-        target: Target = getattr(import_module(module), name)(self.path or self)
+        target: Target = self._class()(self.path or self)
         return target
+
+    @property
+    def ranges_a_commit(self) -> int:
+        """Ranges that are committed together at most."""
+        most: int = self._class().ranges_a_commit
+        return most
+
+    def _class(self) -> Any:
+        module, name = _KINDS[self.kind]
+        return getattr(import_module(module), name)
 
 
 def codec(kind: str) -> Codec:
