@@ -38,7 +38,7 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _BATCH = "headway_batch"
 MEMORY = "HEADWAY_DUCKDB_MEMORY"
 """Variable of the environment: what DuckDB may use, in its own words (``4GB``)."""
-_MEMORY = 224 << 20
+_MEMORY = 160 << 20
 """The limit without one from the environment, while indexes are small: what is not needed is a cache."""
 _BESIDE_INDEXES = 64 << 20
 """What is needed beside the indexes, of which the part that has changed has to stay in memory."""
