@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import contextmanager
 
 import pytest
 
@@ -52,6 +53,32 @@ def test_a_slow_source_is_not_a_stages_fault():
     run = VirtualRun(plan, range(500), {"work": 1.0, "write": 0.5}, source_s=3.0).run()
     neck = make_report(run.engine, "p", run.now).bottleneck
     assert (neck.stage, neck.verdict, neck.confirmed) == ("source", "source_limited", True)
+
+
+def test_a_source_that_ended_long_before_the_run_is_not_its_limit():
+    stages = (StageSpec("map", same, "work", workers=4), StageSpec("sink", same, "write"))
+    run = VirtualRun(make_plan(PipelineSpec("p", stages)), range(3), {"work": 5.0, "write": 0.5}, source_s=0.01).run()
+    report = make_report(run.engine, "p", run.now)
+    assert report.source["reading"] == 1.0
+    assert report.bottleneck.stage == "work"
+
+
+def test_what_is_opened_before_the_first_row_is_none_of_the_sources_time(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("headway.run.inline.perf_counter", lambda: now[0])
+
+    @contextmanager
+    def loaded():
+        now[0] += 60.0
+        yield 1
+
+    def rows():
+        for n in range(10):
+            now[0] += 0.5
+            yield n
+
+    report = Pipeline(rows()).map(lambda n, one: n + one, setup=loaded).run(mode="inline")
+    assert report.figures()["model"]["source_s"] == pytest.approx(0.5)
 
 
 def test_a_slow_consumer_is_named():

@@ -141,15 +141,16 @@ def _table(result: ImportResult, name: str) -> str:
 def _reasons(result: ImportResult) -> Iterator[str]:
     """Give a line per reason, the most frequent first, each with its first row."""
     ranked = sorted(result.reasons.items(), key=lambda found: (-found[1], found[0]))
-    for reason, count in ranked[:SHOWN_REASONS]:
+    shown = SHOWN_REASONS if len(ranked) > SHOWN_REASONS + 1 else len(ranked)  # a line about one would be that one's
+    for reason, count in ranked[:shown]:
         line, message = result.firsts[reason]
         hint = "; is the file in another --encoding, such as cp1252?" if reason == "bad_encoding" else ""
         text = message if message.isprintable() else repr(message)[1:-1]
         text = text if len(text) <= MESSAGE_LENGTH else text[:MESSAGE_LENGTH] + "..."
         yield f"  {reason} {count:,}, first at line {line:,}{': ' if text else ''}{text}{hint}"
-    if len(ranked) > SHOWN_REASONS:
-        rest = sum(count for _, count in ranked[SHOWN_REASONS:])
-        yield f"  {rest:,} for {len(ranked) - SHOWN_REASONS} other reasons"
+    if shown < len(ranked):
+        rest = sum(count for _, count in ranked[shown:])
+        yield f"  {rest:,} for {len(ranked) - shown} other reasons"
     earlier = result.rejected - sum(result.reasons.values())
     if earlier:
         yield f"  {earlier:,} of an earlier run"

@@ -88,8 +88,7 @@ class Engine(Scaling):
 
     def offer(self, rows: Sequence[Any], now: float, nbytes: int = 0, largest: int = 1) -> None:
         """Rows of the source, in order: each is tagged here, once. `largest`: bytes of the largest row."""
-        lo = self.rows
-        self.rows += len(rows)
+        lo, self.rows = self.rows, self.rows + len(rows)
         if self.times.first_birth is None:
             self.times.first_birth = now
             for stage in self.stages:

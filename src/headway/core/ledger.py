@@ -24,8 +24,7 @@ class Fates:
     @property
     def balanced(self) -> bool:
         """read + children = written + filtered + dead + expanded + unread."""
-        ended = self.written + self.filtered + self.dead + self.expanded + self.unread
-        return self.read + self.children == ended
+        return self.read + self.children == self.written + self.filtered + self.dead + self.expanded + self.unread
 
 
 SOURCE_STATES = ("reading", "window_wait", "blocked", "ended")
@@ -48,6 +47,10 @@ class Timeline:
         self.steady_until: float | None = None
         self.source = Spans(SOURCE_STATES, now, 1)
         self._tail = (0, 200)
+
+    def asked(self, now: float) -> None:
+        """The source is asked for its first row: what was opened before took none of its time."""
+        self.source = Spans(SOURCE_STATES, now, 1)
 
     def emit(self, block: Block, roots: int, now: float) -> None:
         """A block left at the last order point, and with it so many rows."""

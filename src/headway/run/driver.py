@@ -115,6 +115,7 @@ class Driver(Studied):
                 start = self._checkpoint.start()
                 self._reader = make_reader(self._source, self.mailbox, self._on_rows, self._on_end, self._size, start)
                 self._commits.begin(self._reader)
+                self.engine.times.asked(perf_counter())
                 self._reader.start()
                 self._post(self._checkpoint.warn)
                 self._after()

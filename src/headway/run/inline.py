@@ -120,6 +120,7 @@ class InlineDriver:
             self._checkpoint.begin(self.engine, perf_counter())
             rows.start = self._checkpoint.start()
             self._checkpoint.warn()
+            self.engine.times.asked(perf_counter())
             while not self.engine.finished:
                 if self._work:
                     slot, job = self._work.popleft()

@@ -56,7 +56,7 @@ def phases(times: Timeline, now: float) -> dict[str, Any]:
 
 
 def source(times: Timeline, now: float) -> dict[str, float | None]:
-    """What the source did from the first row until it ended: fractions, None before there was one."""
+    """What the source did since it was first asked, until it ended: fractions, None before that."""
     spans = times.source.times(times.stopped_at if times.stopped_at is not None else now)
     spans.pop("ended")
     total = sum(spans.values())

@@ -38,7 +38,7 @@ def judge(
         _throttled(stages, shared),
         _key(stages, shared, rate),
         _full(stages, at, source, neck, shared, rate),
-        _source(stages, source, stage),
+        _source(stages, source, stage, model, rate),
         _window(source, gates, stages),
     ):
         if ruled is not None:
@@ -141,9 +141,11 @@ def _cheaper(stages: list[dict[str, Any]], at: int) -> str:
     )
 
 
-def _source(stages: list[dict[str, Any]], source: dict[str, Any], neck: dict[str, Any]) -> dict[str, Any] | None:
+def _source(
+    stages: list[dict[str, Any]], source: dict[str, Any], neck: dict[str, Any], model: dict[str, Any], rate: float | None
+) -> dict[str, Any] | None:  # fmt: skip
     reading = source["reading"] or 0.0
-    if reading < 0.8:
+    if reading < 0.8 or (rate is not None and rate * model["source_s"] < 0.5):  # it ended long before the run
         return None
     first = stages[0]
     return _record(
