@@ -37,10 +37,13 @@ from headway.importer.writer import ImportWriter, Stopped
 from headway.io.inputs import InputFormat, Sources, open_ranges
 from headway.io.ranges import Range, Ranges
 from headway.io.target import Address, Target
+from headway.machine import give_back_memory
 from headway.page import check_page
 from headway.pipeline import Pipeline
 from headway.text import message, told
 from headway.watch.report import Report
+
+COMMITS_A_TIDYING = 4
 
 
 class ImportJob:
@@ -120,6 +123,7 @@ class ImportJob:
         self.began = False
         """everything was checked and the first row may have been read"""
         self._told: Told | None = None
+        self._commits = 0
         self.result = ImportResult(self.name)
 
     def run(self) -> ImportResult:
@@ -305,6 +309,9 @@ class ImportJob:
         self.bytes_done = writer.ranges.bytes_before(writer.position.file) + writer.position.byte
         if self._told is not None:
             self._told.rejected(writer.taken)
+        self._commits += 1
+        if self._commits % COMMITS_A_TIDYING == 0:
+            give_back_memory()  # or, once rows have another length, what those before left takes room beside theirs
         self._advance(self)
 
     def _settle(self, writer: ImportWriter, before: Counts, report: Report | None) -> None:
