@@ -203,6 +203,10 @@ WRONG = [
     (["a.csv", "--to", "a.db", "--tables", "two.toml"], "need a row function"),
     (["a.csv", "--to", "a.db", "--tables", "two.toml", "--key", "x"], "stand in the file given by --tables"),
     (["a.csv", "--to", "a.db", "--rejects", "no/folder/r.jsonl"], "there is no folder"),
+    (["a.csv", "--to", "a.db", "--rejects", "a.csv"], "--rejects a.csv is the source"),
+    (["a.csv", "--to", "a.db", "--rejects", "a.db"], "--rejects a.db is the target"),
+    (["a.csv", "--to", "a.db", "--rejects", "."], "--rejects . is no file"),
+    (["a.csv", "--to", "a.db", "--rejects", "/dev/null"], "--rejects /dev/null is no file"),
     (["a.csv", "b.csv", "--to", "a.db"], "say with --table"),
     (["a.csv", "a.csv", "--to", "a.db", "--table", "t"], "named twice"),
     (["-", "--to", "a.db"], "say with --table"),
@@ -458,6 +462,19 @@ def test_a_file_that_was_read_to_its_end_is_finished_after_ctrl_c_and_that_is_sa
     _, err = child.communicate()
     assert child.returncode == 0, err
     assert query(Path("a.db"), "SELECT count(*) FROM a") == [(3000,)]
+
+
+def test_more_rejects_than_allowed_at_the_end_are_told_each_time(headway: Any) -> None:
+    write("a.csv", "n\n1\nx\ny\n")
+    command = ["import", "a.csv", "--to", "a.db", "--column", "n=int", "--max-rejects"]
+    for _ in range(2):
+        status, _, err = headway(*command, "50%")
+        assert status == 3
+        assert "2 rejects are more than 50%; the input was read to its end" in err
+    status, out, err = headway(*command, "70%")
+    assert status == 0, err
+    assert "is finished already" in out + err
+    assert query(Path("a.db"), "SELECT n FROM a") == [(1,)]
 
 
 @pytest.mark.parametrize("target", TARGETS, indirect=True)

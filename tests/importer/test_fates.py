@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headway import import_file
 from headway.importer.rowfunction import rows
 from support.importing import import_in_ranges, query
 from support.targets import TARGETS, Targets
@@ -181,3 +183,55 @@ def test_a_stop_at_the_limit_leaves_exactly_what_lies_before_and_a_higher_limit_
         assert sorted(query(target, f"SELECT k, seq FROM {name}")) == sorted(whole.tables[name])
     assert [seq for (seq,) in query(target, "SELECT seq FROM _headway_rejects ORDER BY seq")] == bad
     assert writer.counts.read == len(source) + blanks
+
+
+@pytest.mark.parametrize("target", TARGETS, indirect=True)
+def test_a_row_that_is_overwritten_may_keep_its_unique_values(target: str, tmp_path: Path) -> None:
+    columns = {"id": "int", "mail": "text", "tax": "int", "name": "text"}
+    unique = {
+        "columns": {
+            "id": "int",
+            "mail": {"type": "text", "unique": True},
+            "tax": {"type": "int", "unique": True},
+            "name": "text",
+        }
+    }
+
+    def imported(name: str, *lines: str) -> dict[str, int]:
+        (tmp_path / name).write_text("\n".join(["id,mail,tax,name", *lines]) + "\n")
+        return dict(import_file(tmp_path / name, target, table="c", key="id", mode="upsert", schema=unique).reasons)
+
+    assert imported("first.csv", "1,a@x,10,Ann", "2,b@x,20,Bob", "3,,,Cy") == {}
+    changed = [
+        "1,a@x,10,Anna",
+        "2,b@x,21,Bobby",
+        "3,,,Cyd",
+        "2,b@x,21,Bobbie",
+        "4,a@x,40,Dee",
+        "5,e@x,21,Eve",
+        "3,c@x,30,Cyd",
+    ]
+    assert imported("second.csv", *changed) == {"not_unique": 2}  # Dee has Anna's mail, Eve Bobbie's tax
+    assert sorted(query(target, f"SELECT {', '.join(columns)} FROM c")) == [
+        (1, "a@x", 10, "Anna"), (2, "b@x", 21, "Bobbie"), (3, "c@x", 30, "Cyd"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS, indirect=True)
+def test_many_rows_that_a_constraint_refuses_among_known_keys_are_found(target: str, tmp_path: Path) -> None:
+    query(target, "CREATE TABLE d (id BIGINT PRIMARY KEY, n BIGINT CHECK (n < 5))")
+    known = ", ".join(f"({2 * n}, 0)" for n in range(4_000))
+    query(target, f"INSERT INTO d VALUES {known}")
+    bad = {n for n in range(8_000) if n % 7 == 3}
+    (tmp_path / "d.csv").write_text("id,n\n" + "".join(f"{n},{9 if n in bad else 1}\n" for n in range(8_000)))
+    found = import_file(tmp_path / "d.csv", target, key="id", mode="ignore", job="d")
+    assert found.reasons == {"constraint": len(bad)}
+    assert found.written == sum(n % 2 and n not in bad for n in range(8_000))
+    assert query(target, "SELECT count(*), max(n) FROM d") == [(4_000 + found.written, 1)]
+
+
+@pytest.mark.parametrize("target", TARGETS, indirect=True)
+def test_zero_is_one_key_whatever_its_sign(target: str, tmp_path: Path) -> None:
+    (tmp_path / "z.csv").write_text("a,v\n0.5,9\n0.0,1\n-0.0,2\n1.0,3\n")
+    assert import_file(tmp_path / "z.csv", target, key="a", column={"a": "float"}).reasons == {"duplicate_key": 1}
+    assert query(target, "SELECT v FROM z ORDER BY a") == [(1,), (9,), (3,)]

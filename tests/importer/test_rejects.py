@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,32 @@ def test_rows_of_other_formats_are_read_again_from_what_was_noted_of_them(comman
     assert query("t.db", "SELECT id, m FROM t") == [(1, "1.50"), (2, "4.50")]
 
 
+def test_what_json_cannot_hold_of_a_parquet_file_is_not_taken_for_another_value(command: Any) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {
+        "f": pa.array([0.5, float("nan"), float("-inf"), None, 1.5, 2.5, 3.5]),
+        "b": pa.array([None, None, None, None, b"\xff", None, None]),
+        "d": pa.array([None, None, None, None, None, timedelta(seconds=5), None]),
+        "t": pa.array([0, 1, 2, 3, 4, 5, 10**18], pa.timestamp("us")),
+    }
+    pq.write_table(pa.table(columns), "s.parquet")
+    ImportJob("s.parquet", "t.db", table="t", workers=1).run()
+    shown = [
+        (row["seq"], row["reason"], row["raw"][:9])
+        for row in map(json.loads, command("rejects", "export", "t.db")[1].splitlines())
+    ]
+    assert shown == [
+        (1, "bad_float", '{"f":nan,'), (2, "bad_float", '{"f":-inf'), (4, "bad_text", '{"f":1.5,'),
+        (5, "bad_text", '{"f":2.5,'), (6, "bad_timestamp", '{"f":3.5,'),
+    ]  # fmt: skip
+    status, out, err = command("rejects", "retry", "t.db")
+    assert status == 0, err
+    assert "tried 5 = written 0 + rejected 5" in out
+    assert query("t.db", "SELECT f FROM t") == [(0.5,), (None,)]
+
+
 def test_more_rejects_than_one_transaction_takes_are_each_tried_once(
     command: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,6 +335,7 @@ WRONG = [
     (["retry", "t.db", "--process", "gone.py:f"], "there is no such file"),
     (["retry", "t.db", "--process", "rules.py:g"], "it has f"),
     (["export", "t.db", "--output", "no/folder/x"], "No such file or directory"),
+    (["export", "t.db", "--output", "t.db"], "--output t.db is the target"),
     (["retry"], "Missing argument 'TARGET'"),
     (["forget", "t.db"], "No such command"),
 ]

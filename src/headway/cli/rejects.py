@@ -72,6 +72,9 @@ def export_command(target: str, job: str | None, output: str) -> int:
 
     raw_bytes, where there are any, are in base 64.
     """
+    database = Address.parse(target).path
+    if database is not None and Path(output).resolve() == database.resolve():
+        raise click.UsageError(f"--output {output} is the target: it would be replaced; name a file of its own")
     with opened(target) as rejects, ExitStack() as stack:
         jobs = rejects.jobs(job)
         count = 0

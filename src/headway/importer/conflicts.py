@@ -2,7 +2,7 @@
 
 The meaning: source rows in order; each is written to all its tables or, if one of its output rows
 repeats a value that may stand once (in the target, in a row that stands before it, or within the
-row itself), to none of them. Only values that occur twice or are in the target already can refuse
+row itself), to none of them. A row that overwrites another one may keep the values of that one. Only values that occur twice or are in the target already can refuse
 anything, so the loop is walked for their rows alone. What does not belong here: writing.
 """
 
@@ -92,6 +92,18 @@ class Conflict(NamedTuple):
         return f"{self.table.name}: {', '.join(self.unique.columns)} = {self.value!r} stands already"
 
 
+class _Claim(NamedTuple):
+    """A row's claim on a value: `holders` tells who has which, `owner` who this row is, the same for all that overwrite each other."""
+
+    holders: dict[Any, Any]
+    owner: Any
+    conflict: Conflict
+
+
+_STRANGER: Any = object()
+"""Who holds a value in the target, and is no row of this commit."""
+
+
 class Refusals:
     """Finds the losers of one commit after the other. Reads the target inside the open transaction."""
 
@@ -101,7 +113,7 @@ class Refusals:
 
     def losers(self, batches: Iterable[Batch], excluded: Collection[int] = ()) -> Mapping[int, Conflict]:
         """Give source row -> conflict; rows of `excluded` take no part."""
-        claims: dict[int, list[tuple[set[Any], Conflict]]] = {}
+        claims: dict[int, list[_Claim]] = {}
         for batch in batches:
             for unique in batch.table.refusals:
                 self._collect(batch, unique, claims)
@@ -112,7 +124,7 @@ class Refusals:
                 lost[source] = conflict
         return lost
 
-    def _collect(self, batch: Batch, unique: Unique, claims: dict[int, list[tuple[set[Any], Conflict]]]) -> None:
+    def _collect(self, batch: Batch, unique: Unique, claims: dict[int, list[_Claim]]) -> None:
         """Add, per source row, its claims on values that somebody else might hold."""
         positions = batch.table.positions(unique.columns)
         values = self._target.values(batch.rows, positions)
@@ -124,11 +136,32 @@ class Refusals:
             doubtful = taken | _repeated(values, distinct)
         if not doubtful:
             return
-        for index in among(values, doubtful):
-            claimed = value(values, index)
-            if not _has_null(claimed):
-                claim = (taken, Conflict(batch.table, unique, claimed))
-                claims.setdefault(batch.sources[index], []).append(claim)
+        holders: dict[Any, Any] = dict.fromkeys(taken, _STRANGER)
+        rows = [index for index in among(values, doubtful) if not _has_null(value(values, index))]
+        owners: Mapping[int, Any] = dict(zip(rows, rows, strict=True))
+        if batch.table.overwrites:
+            owners = self._owners(batch, unique, rows, holders)
+        for index in rows:
+            claim = _Claim(holders, owners[index], Conflict(batch.table, unique, value(values, index)))
+            claims.setdefault(batch.sources[index], []).append(claim)
+
+    def _owners(self, batch: Batch, unique: Unique, rows: Sequence[int], holders: dict[Any, Any]) -> Mapping[int, Any]:
+        """Give the key of each row, and note in `holders` which values of the target are of the same key as here.
+
+        A value that is given up by an overwrite is free from the next commit on.
+        """
+        table, width = batch.table, len(unique.columns)
+        more = tuple(name for name in table.key if name not in unique.columns)
+        columns = [self._target.values(batch.rows, (place,)) for place in table.positions((*unique.columns, *more))]
+        pairs = {index: tuple(value(column, index) for column in columns) for index in rows}
+        keys = self._target.values(batch.rows, table.positions(table.key))
+        owners = {index: value(keys, index) for index in rows}
+        if holders:
+            here = self._target.existing(table, (*unique.columns, *more), set(pairs.values())) if more else set()
+            for index, pair in pairs.items():
+                if not more or pair in here:
+                    holders[pair[:width] if width > 1 else pair[0]] = owners[index]
+        return owners
 
     def _among_numbers(self, table: Table, unique: Unique, numbers: Sequence[Any]) -> tuple[set[Any], set[Any]]:
         """Give those that the table holds, and all that somebody else might hold.
@@ -189,18 +222,18 @@ def put(batch: Batch, target: Target) -> int:
     return len(batch.sources)
 
 
-def _settle(claims: list[tuple[set[Any], Conflict]]) -> Conflict | None:
+def _settle(claims: list[_Claim]) -> Conflict | None:
     """Take all values of one source row, or none; a reject outranks a skip."""
     lost: Conflict | None = None
-    own: set[tuple[int, Any]] = set()
-    for taken, conflict in claims:
-        mine = (id(taken), conflict.value)
-        if (conflict.value in taken or mine in own) and (lost is None or lost.unique.reason == "skipped"):
+    own: dict[tuple[int, Any], Any] = {}
+    for holders, owner, conflict in claims:
+        held_by = own.setdefault((id(holders), conflict.value), owner)
+        held_by = holders.get(conflict.value, held_by)
+        if held_by != owner and (lost is None or lost.unique.reason == "skipped"):
             lost = conflict
-        own.add(mine)
     if lost is None:
-        for taken, conflict in claims:
-            taken.add(conflict.value)
+        for holders, owner, conflict in claims:
+            holders[conflict.value] = owner
     return lost
 
 

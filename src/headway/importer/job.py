@@ -23,7 +23,7 @@ from headway.importer.identity import fields_of, identity
 from headway.importer.infer import infer
 from headway.importer.limits import RejectLimit
 from headway.importer.lookup_process import RANGES_UNDER_WAY, LookupProcess
-from headway.importer.options import ImportOptions, workers_of
+from headway.importer.options import ImportOptions, rejects_file, workers_of
 from headway.importer.parse import Looked, ParseJob, open_worker, parse_range
 from headway.importer.preview import NoTarget, Preview, describe, try_sample
 from headway.importer.report import in_rows
@@ -91,7 +91,7 @@ class ImportJob:
         self.workers = workers_of(workers)
         self.limit = RejectLimit.parse(max_rejects)
         self._schema = SchemaDeclaration(schema, column)
-        self._process, self._rejects = process, Path(rejects) if rejects is not None else None
+        self._process, self._rejects = process, rejects_file(rejects, self.sources.locations, self.address)
         self._restart, self._accept_changed, self.dry_run = restart, accept_changed, dry_run
         check_page(ui)
         self._begin, self._advance, self._stopping, self._ui = begin, advance, stopping, ui
@@ -104,8 +104,6 @@ class ImportJob:
             self._declarations = [Declaration(table or self.sources.table_name(), None, key, mode, keep)]
             self._declarations[0].meaning()  # a pair that is not legal is refused before the file is looked at
             self._default = self._declarations[0].name
-        if self._rejects is not None and not self._rejects.parent.is_dir():
-            raise PlanError(f"--rejects {rejects}: there is no folder {self._rejects.parent}")
         function = load(process)[0] if isinstance(process, str) else process
         self._lookups = lookups_of(function) if function is not None else {}
         self._per_batch = function is not None and is_per_batch(function)
@@ -366,6 +364,7 @@ class ImportJob:
         self.result.tables = dict.fromkeys(self.table_names, 0)
         if self._rejects is not None:
             books.export_rejects(self._rejects)
+        self._check_limit()
         return self.result
 
 

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from headway.errors import PlanError
+from headway.io.location import Location
+from headway.io.target import Address
+from headway.machine import cores
 
 
 class ImportOptions(TypedDict, total=False):
@@ -40,7 +43,7 @@ class ImportOptions(TypedDict, total=False):
 def workers_of(given: int | str) -> int:
     """The number of worker processes; "auto": one for each processor. Raises PlanError for what is no number."""
     if given == "auto":
-        return len(os.sched_getaffinity(0))
+        return cores()
     try:
         workers = int(given)
     except ValueError:
@@ -48,3 +51,21 @@ def workers_of(given: int | str) -> int:
     if workers < 1:
         raise PlanError(f"--workers {given}: give a number of processes from 1, or auto")
     return workers
+
+
+def rejects_file(given: str | os.PathLike[str] | None, sources: Sequence[Location], target: Address) -> Path | None:
+    """Where the rejects are to be written, a link followed. Raises PlanError if that is no file that may be replaced."""
+    if given is None:
+        return None
+    path = Path(given).resolve()
+    if not path.parent.is_dir():
+        raise PlanError(f"--rejects {given}: there is no folder {path.parent}")
+    if path.exists() and not path.is_file():
+        raise PlanError(f"--rejects {given} is no file: it would be replaced; name a file of its own")
+    theirs = [("target", target.path), *(("source", Path(each.address)) for each in sources if each.is_file)]
+    for what, other in theirs:
+        if other is not None and (
+            path == other.resolve() or (path.exists() and other.exists() and path.samefile(other))
+        ):
+            raise PlanError(f"--rejects {given} is the {what}: it would be replaced; name a file of its own")
+    return path

@@ -131,6 +131,13 @@ class ArrowColumn(Sequence[Any]):
 
         return bool(self.array.type == pa.string()) and not self.array.null_count
 
+    @property
+    def is_floating(self) -> bool:
+        """Whether they are numbers in base 2."""
+        import pyarrow as pa
+
+        return bool(pa.types.is_floating(self.array.type))
+
     @cached_property
     def nulls(self) -> Sequence[int]:
         """Where NULLs stand."""
@@ -222,8 +229,8 @@ def falls(numbers: Sequence[Any]) -> Iterable[int]:
 
 
 def among(column: Sequence[Any], values: Collection[Any]) -> Iterable[int]:
-    """Give where values of a column stand that are one of `values`."""
-    if not isinstance(column, ArrowColumn):
+    """Give where values of a column stand that are one of `values`, as Python compares: 0.0 is -0.0."""
+    if not isinstance(column, ArrowColumn) or column.is_floating:
         return compress(count(), map(values.__contains__, column))
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -9,7 +9,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from itertools import accumulate
+from math import isfinite
 from typing import Any, Self
 
 from headway.errors import HeadwayError, PlanError
@@ -141,10 +143,9 @@ class ParquetReader:
 
     def places(self, data: Any, span: Range, layout: Layout, records: int) -> Sequence[Place]:
         """Give where each row stands."""
-        encode = msgspec.json.Encoder(decimal_format="number", enc_hook=str).encode
         names = data.schema.names
         return [
-            Place(span.file, span.line + number, span.start + number, 0, encode(dict(zip(names, row, strict=True))))
+            Place(span.file, span.line + number, span.start + number, 0, _noted(names, row))
             for number, row in enumerate(zip(*map(_values, data.columns), strict=True))
         ]
 
@@ -173,6 +174,23 @@ def _opened(location: Location) -> Any:
         raise PlanError(f"{location.name} is no Parquet file that can be read: {message(error)}") from error
 
 
+_JSON = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
+
+
+def _noted(names: Sequence[str], row: Sequence[Any]) -> bytes:
+    """Give a row as a line of JSON; what that cannot hold as Python writes it, so that nobody takes it for another value."""
+    held = [
+        isinstance(value, (bytes, timedelta)) or (isinstance(value, float) and not isfinite(value)) for value in row
+    ]
+    if not any(held):
+        return _JSON.encode(dict(zip(names, row, strict=True)))
+    parts = (
+        _JSON.encode(name) + b":" + (repr(value).encode() if none else _JSON.encode(value))
+        for name, value, none in zip(names, row, held, strict=True)
+    )
+    return b"{" + b",".join(parts) + b"}"
+
+
 def _values(column: Any) -> list[Any]:
     """Give a column's values; what is nested as JSON text, times of day as text."""
     if pa.types.is_nested(column.type):
@@ -180,11 +198,21 @@ def _values(column: Any) -> list[Any]:
     if pa.types.is_time(column.type):
         return [value and value.isoformat() for value in column.to_pylist()]
     if not pa.types.is_timestamp(column.type) or column.type.unit != "ns":
-        return column.to_pylist()  # type: ignore[no-any-return]
+        try:
+            return column.to_pylist()  # type: ignore[no-any-return]
+        except (OverflowError, ValueError):  # a day or an instant of a year that Python does not have
+            return [_value(one) for one in column]
     try:
         return column.cast(pa.timestamp("us", column.type.tz)).to_pylist()  # type: ignore[no-any-return]
     except pa.ArrowInvalid:  # as text, which a column refuses where digits would be lost
         return [text and text.removesuffix("000") for text in column.cast(pa.string()).to_pylist()]
+
+
+def _value(scalar: Any) -> Any:
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):  # as text, which a column refuses
+        return scalar.cast(pa.string()).as_py()
 
 
 def _column_type(type: Any) -> ColumnType:

@@ -43,6 +43,8 @@ _SETTINGS = {
     "idle_session_timeout": "0",
 }
 _PATIENCE = "3s"
+_TRIALS = 500
+"""Savepoints that are tried before what they hold is undone: some 6,000 fill the server's table of locks."""
 """how long the server may take to notice that the client of a killed run is gone"""
 
 
@@ -204,16 +206,23 @@ class PostgresTarget(Usual):
         """Try the rows in order, halving what is refused, and undo it; rows that only repeat a known key pass."""
         lines = [line for part in batch for line in part.lines.splitlines(keepends=True)]
         known, found = self._unique_indexes(table.name), dict[int, str]()
-        open_parts = [(0, len(lines))]
+        open_parts, passed, trials = [(0, len(lines))], list[bytes](), 0
         self.execute("SAVEPOINT trial")
         while open_parts:
             start, end = open_parts.pop()
+            if trials == _TRIALS:  # each that passed keeps a lock of the server's until what is around it ends
+                self.execute("ROLLBACK TO SAVEPOINT trial")
+                self._copy(quoted(table.name), table.names, passed)
+                trials = 0
+            trials += 1
             self.execute("SAVEPOINT part")
             try:
-                self._copy(quoted(table.name), table.names, [b"".join(lines[start:end])])
+                self._copy(quoted(table.name), table.names, lines[start:end])
                 self.execute("RELEASE SAVEPOINT part")
+                passed += lines[start:end]
             except ConstraintRefused as error:
                 self.execute("ROLLBACK TO SAVEPOINT part")
+                self.execute("RELEASE SAVEPOINT part")
                 if end - start > 1:
                     middle = (start + end) // 2
                     open_parts += [(middle, end), (start, middle)]
