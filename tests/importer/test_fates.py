@@ -235,3 +235,50 @@ def test_zero_is_one_key_whatever_its_sign(target: str, tmp_path: Path) -> None:
     (tmp_path / "z.csv").write_text("a,v\n0.5,9\n0.0,1\n-0.0,2\n1.0,3\n")
     assert import_file(tmp_path / "z.csv", target, key="a", column={"a": "float"}).reasons == {"duplicate_key": 1}
     assert query(target, "SELECT v FROM z ORDER BY a") == [(1,), (9,), (3,)]
+
+
+NOWHERE_KNOWN = [
+    ("bank.db", ["CREATE TABLE n (id INTEGER, name TEXT)", "CREATE UNIQUE INDEX u ON n (lower(name))"], {2, 4}),
+    ("bank.db", ["CREATE TABLE n (id INTEGER, name TEXT COLLATE NOCASE UNIQUE)"], {2, 4}),
+    ("bank.db", ["CREATE TABLE n (id INTEGER, name TEXT)", "CREATE UNIQUE INDEX u ON n (name COLLATE NOCASE) WHERE id > 2"], {4}),
+    ("bank.duckdb", ["CREATE TABLE n (id BIGINT, name VARCHAR)", "CREATE UNIQUE INDEX u ON n (lower(name))"], {2, 4}),
+    (
+        "bank.duckdb",
+        ["CREATE TABLE p (id BIGINT PRIMARY KEY)", "INSERT INTO p VALUES (1), (3)", "CREATE TABLE n (id BIGINT REFERENCES p (id), name VARCHAR)"],
+        {2, 4, 5},
+    ),
+    ("postgresql", ["CREATE TABLE n (id BIGINT, name TEXT)", "CREATE UNIQUE INDEX u ON n (lower(name))"], {2, 4}),
+    ("postgresql", ["CREATE TABLE n (id BIGINT, name TEXT, more TEXT, UNIQUE NULLS NOT DISTINCT (more))"], {2, 3, 4, 5}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("target", "statements", "refused"), NOWHERE_KNOWN, indirect=["target"])
+def test_what_the_database_refuses_for_reasons_of_its_own_is_found_row_by_row(
+    target: str, statements: list[str], refused: set[int], tmp_path: Path
+) -> None:
+    for statement in statements:
+        query(target, statement)
+    (tmp_path / "n.csv").write_text("id,name\n1,a\n2,A\n3,b\n4,B\n5,c\n")
+    found = import_file(tmp_path / "n.csv", target, table="n")
+    assert found.reasons == {"constraint": len(refused)}
+    assert {row[0] for row in query(target, "SELECT id FROM n")} == {1, 2, 3, 4, 5} - refused
+    lines = {row[0] for row in query(target, "SELECT line FROM _headway_rejects")}
+    assert lines == {number + 1 for number in refused}
+
+
+@pytest.mark.parametrize(
+    ("target", "id"),
+    [
+        ("bank.db", "INTEGER PRIMARY KEY"),
+        ("bank.duckdb", "BIGINT PRIMARY KEY DEFAULT nextval('s')"),
+        ("postgresql", "BIGSERIAL PRIMARY KEY"),
+    ],
+    indirect=["target"],
+)
+def test_a_key_that_the_database_makes_itself_is_none_of_the_rows(target: str, id: str, tmp_path: Path) -> None:
+    if target.endswith(".duckdb"):
+        query(target, "CREATE SEQUENCE s")
+    query(target, f"CREATE TABLE n (id {id}, name TEXT UNIQUE)")
+    (tmp_path / "n.csv").write_text("name\na\nb\na\nc\n")
+    assert import_file(tmp_path / "n.csv", target, table="n").reasons == {"constraint": 1}
+    assert query(target, "SELECT name FROM n ORDER BY id") == [("a",), ("b",), ("c",)]

@@ -11,15 +11,16 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from headway.importer.rowstep import Fault
 from headway.io.chunk import among, falls, value
 from headway.io.columns import Int
 from headway.io.table import Table, Unique
-from headway.io.target import Target
+from headway.io.target import ConstraintRefused, Target
 
 
 class Sources:
@@ -194,12 +195,13 @@ class Judged(NamedTuple):
     skipped: set[int]
 
 
-def judge(target: Target, refusals: Refusals, batches: Sequence[Batch], *, careful: bool) -> Judged:
-    """Find what cannot be written; `careful` first asks the database which rows its own constraints refuse."""
-    faults: dict[int, Fault] = {}
-    for batch in batches if careful else ():
-        for index, message in target.violations(batch.table, batch.rows).items():
-            faults.setdefault(batch.sources[index], Fault("write", "constraint", message))
+def judge(
+    refusals: Refusals,
+    batches: Sequence[Batch],
+    known: Mapping[int, Fault] = MappingProxyType({}),
+) -> Judged:
+    """Find what cannot be written for what is written already; `known`: what cannot be for another reason."""
+    faults = dict(known)
     skipped: set[int] = set()
     for source, conflict in refusals.losers(batches, faults).items():
         if conflict.unique.reason == "skipped":
@@ -207,6 +209,56 @@ def judge(target: Target, refusals: Refusals, batches: Sequence[Batch], *, caref
         else:
             faults[source] = Fault("write", conflict.unique.reason, conflict.message)
     return Judged(faults, skipped)
+
+
+MOST_CULPRITS = 100
+"""Rows of a commit that are looked for by trials; each takes some seconds."""
+
+
+def culprits(
+    begin: Callable[[], None], target: Target, refusals: Refusals, batches: Sequence[Batch], records: int
+) -> dict[int, Fault]:
+    """Find the source rows that the database refuses for constraints of its own, by trials that are undone.
+
+    First it is asked for those that it refuses whatever other rows there are. It may refuse others for what nobody else
+    knows of, as an index over an expression, a collation, another table: each of them is the last of the shortest part
+    that is refused. `begin` begins a transaction.
+    """
+    found: dict[int, Fault] = {}
+    begin()
+    try:
+        for batch in batches:
+            for index, message in target.violations(batch.table, batch.rows).items():
+                found.setdefault(batch.sources[index], Fault("write", "constraint", message))
+    finally:
+        target.rollback()
+
+    def why(end: int) -> str | None:
+        begin()
+        try:
+            judged = judge(refusals, batches, found)
+            for batch in batches:
+                put(batch.without({*judged.faults, *judged.skipped}, end, target), target)
+        except ConstraintRefused as error:
+            return str(error)
+        finally:
+            target.rollback()
+        return None
+
+    good = 0
+    for _ in range(MOST_CULPRITS):
+        bad, refused = records, why(records)
+        if refused is None:
+            break
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            earlier = why(middle)
+            if earlier is None:
+                good = middle
+            else:
+                bad, refused = middle, earlier
+        found[good] = Fault("write", "constraint", refused)
+    return found
 
 
 def put(batch: Batch, target: Target) -> int:

@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from headway.errors import HeadwayError, PlanError
 from headway.importer.bookkeeping import Bookkeeping, RejectRecord
-from headway.importer.conflicts import Batch, Refusals, Sources, judge, put
+from headway.importer.conflicts import Batch, Refusals, Sources, culprits, judge, put
 from headway.importer.declare import bind
 from headway.importer.identity import Begun
 from headway.importer.lookup import finder
@@ -113,6 +114,7 @@ class _Again:
         stack.callback(self._step.close)
         self._runner = stack.enter_context(asyncio.Runner()) if self._lookups else None
         self._refusals, self._after = Refusals(target), -1
+        self._alone = [table.name for table in self._job.tables if table.refusals]
         self.result.overwritten = [table.name for table in binding.tables if table.overwrites]
 
     def page(self) -> bool:
@@ -130,10 +132,13 @@ class _Again:
             if (found := tables.get(table.name))
         ]
         try:
-            self._write(rejects, batches, faults, filtered, careful=False)
+            self._write(rejects, batches, faults, filtered)
         except ConstraintRefused:
+            known = culprits(
+                lambda: self._target.begin(self._alone), self._target, self._refusals, batches, len(rejects)
+            )
             try:
-                self._write(rejects, batches, faults, filtered, careful=True)
+                self._write(rejects, batches, faults, filtered, known)
             except ConstraintRefused as error:  # of a table that is none of the job's, or that no row alone breaks
                 raise HeadwayError(f"the target refused the rows: {error}; nothing of them was changed") from error
         self._after = rejects[-1][1].seq
@@ -145,11 +150,10 @@ class _Again:
         batches: Sequence[Batch],
         faults: Mapping[int, Fault],
         filtered: Sequence[int],
-        *,
-        careful: bool,
+        known: Mapping[int, Fault] = MappingProxyType({}),
     ) -> None:
-        with Transaction(self._target, [table.name for table in self._job.tables if table.refusals]):
-            refused, skipped = judge(self._target, self._refusals, batches, careful=careful)
+        with Transaction(self._target, self._alone):
+            refused, skipped = judge(self._refusals, batches, known)
             lost = {*refused, *skipped}
             for batch in batches:
                 put(batch.without(lost, len(rejects), self._target), self._target)

@@ -11,11 +11,12 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from headway.errors import HeadwayError
 from headway.importer.bookkeeping import Bookkeeping, Counts, Position, RejectRecord
-from headway.importer.conflicts import Batch, Refusals, Sources, judge, put
+from headway.importer.conflicts import Batch, Refusals, Sources, culprits, judge, put
 from headway.importer.limits import RejectLimit
 from headway.importer.parse import RangeResult
 from headway.importer.rowstep import Fault
@@ -134,9 +135,9 @@ class ImportWriter:
             return
         try:
             try:
-                self._write(held, careful=False)
+                self._write(held)
             except ConstraintRefused:
-                self._write(held, careful=True)
+                self._write(held, self._culprits(held))
         except BaseException as error:
             self._broken = error
             raise
@@ -145,13 +146,23 @@ class ImportWriter:
         if self.stopped is not None:
             self.ranges.stop()
 
-    def _write(self, held: list[RangeResult], *, careful: bool) -> None:
-        """Write one commit; `careful` first asks the database which rows its own constraints refuse."""
+    def _culprits(self, held: list[RangeResult]) -> dict[int, Fault]:
+        """Find the source rows of a commit that the database refuses, whatever the reason."""
+        records = sum(result.records for result in held)
+        return culprits(self._begin, self._target, self._refusals, self._batches(held), records)
+
+    def _begin(self) -> None:
+        self._target.begin(self._alone)
+        if self._fresh:
+            self._empty_replaced()
+
+    def _write(self, held: list[RangeResult], known: Mapping[int, Fault] = MappingProxyType({})) -> None:
+        """Write one commit, without source rows that are known to be faults."""
         with Transaction(self._target, self._alone):
             if self._fresh:
                 self._empty_replaced()
             batches = self._batches(held)
-            faults, left_out = judge(self._target, self._refusals, batches, careful=careful)
+            faults, left_out = judge(self._refusals, batches, known)
             lost = {*faults, *left_out}
             commit = _Commit(held, self.ranges)
             rejects = commit.rejects(faults)

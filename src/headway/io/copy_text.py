@@ -48,7 +48,7 @@ class _Fields:
 
 def kept(table: Table) -> list[int]:
     """Give the columns whose values the writer looks at: those of the key and of what else may stand once."""
-    names = {*table.key, *chain.from_iterable(unique.columns for unique in table.uniques)}
+    names = {*table.key, *chain.from_iterable(unique.columns for unique in table.refusals)}
     return sorted(table.positions(names))
 
 

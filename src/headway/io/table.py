@@ -92,8 +92,12 @@ class Table:
 
     @property
     def refusals(self) -> tuple[Unique, ...]:
-        """What can refuse a row because of rows that stand before it."""
-        own = tuple(unique for unique in self.uniques if set(unique.columns) != set(self.key))
+        """What can refuse a row because of rows that stand before it, as far as the row's own columns tell."""
+        own = tuple(
+            unique
+            for unique in self.uniques
+            if set(unique.columns) != set(self.key) and {*unique.columns} <= {*self.names}
+        )
         if not self.key or self.overwrites:
             return own
         return (Unique(self.key, "skipped" if self.mode == "ignore" else "duplicate_key"), *own)
