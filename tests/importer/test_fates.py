@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headway import import_file
+from headway import HeadwayError, import_file
 from headway.importer.rowfunction import rows
 from support.importing import import_in_ranges, query
 from support.targets import TARGETS, Targets
@@ -282,3 +282,13 @@ def test_a_key_that_the_database_makes_itself_is_none_of_the_rows(target: str, i
     (tmp_path / "n.csv").write_text("name\na\nb\na\nc\n")
     assert import_file(tmp_path / "n.csv", target, table="n").reasons == {"constraint": 1}
     assert query(target, "SELECT name FROM n ORDER BY id") == [("a",), ("b",), ("c",)]
+
+
+def test_more_than_can_be_found_by_trials_ends_the_run_and_says_so(tmp_path: Path) -> None:
+    target = str(tmp_path / "n.db")
+    query(target, "CREATE TABLE n (name TEXT)")
+    query(target, "CREATE UNIQUE INDEX u ON n (lower(name))")
+    (tmp_path / "n.csv").write_text("name\n" + "".join(f"{'aA'[n % 2]}\n" for n in range(300)))
+    with pytest.raises(HeadwayError, match=r"refuses more than 100 rows of one commit .* without that constraint"):
+        import_file(tmp_path / "n.csv", target)
+    assert query(target, "SELECT count(*) FROM n") == [(0,)]

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from headway.errors import HeadwayError
 from headway.importer.rowstep import Fault
 from headway.io.chunk import among, falls, value
 from headway.io.columns import Int
@@ -222,7 +223,7 @@ def culprits(
 
     First it is asked for those that it refuses whatever other rows there are. It may refuse others for what nobody else
     knows of, as an index over an expression, a collation, another table: each of them is the last of the shortest part
-    that is refused. `begin` begins a transaction.
+    that is refused. `begin` begins a transaction. Raises HeadwayError where these are more than `MOST_CULPRITS`.
     """
     found: dict[int, Fault] = {}
     begin()
@@ -258,6 +259,11 @@ def culprits(
             else:
                 bad, refused = middle, earlier
         found[good] = Fault("write", "constraint", refused)
+    else:
+        raise HeadwayError(
+            f"the database refuses more than {MOST_CULPRITS} rows of one commit for what only it knows of: {refused}. "
+            "Import into a table without that constraint, and go on from there"
+        )
     return found
 
 
