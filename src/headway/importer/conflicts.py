@@ -2,8 +2,9 @@
 
 The meaning: source rows in order; each is written to all its tables or, if one of its output rows
 repeats a value that may stand once (in the target, in a row that stands before it, or within the
-row itself), to none of them. A row that overwrites another one may keep the values of that one. Only values that occur twice or are in the target already can refuse
-anything, so the loop is walked for their rows alone. What does not belong here: writing.
+row itself), to none of them. A row that overwrites another one may keep the values of that one. Only
+values that occur twice or are in the target already can refuse anything, so the loop is walked for
+their rows alone. What does not belong here: how a database writes.
 """
 
 from __future__ import annotations
