@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,8 +34,11 @@ class Held:
     def highest(self, table: str, column: str) -> int | None:
         return max(self.numbers, default=None)
 
-    def existing(self, table: Table, columns: Sequence[str], values: Iterable[Any]) -> set[Any]:
-        return self.numbers.intersection(values)
+    def existing(
+        self, table: Table, columns: Sequence[str], values: Iterable[Any], keys: Collection[Any] = ()
+    ) -> dict[Any, Any]:
+        assert not len(keys), "no row of this table is overwritten"
+        return dict.fromkeys(self.numbers.intersection(values))
 
 
 def plainly(before: set[int], commits: Sequence[Sequence[int | None]]) -> list[set[int]]:

@@ -217,6 +217,69 @@ def test_a_row_that_is_overwritten_may_keep_its_unique_values(target: str, tmp_p
     ]  # fmt: skip
 
 
+MAILS, TAXES = st.sampled_from([None, "a", "b", "c", "d"]), st.sampled_from([None, 1, 2, 3])
+PEOPLE = st.lists(st.tuples(st.integers(1, 4), MAILS, TAXES), min_size=1, max_size=2)
+Person = tuple[int, str | None, int | None]
+
+
+def people(row: Any) -> Any:
+    return rows(c=[(key, mail, tax, int(row.seq)) for key, mail, tax in json.loads(row.people)])
+
+
+def plainly_upserted(source: list[list[Person]]) -> tuple[list[tuple[int, str | None, int | None, int]], list[int]]:
+    """Give the table and the rejected rows of a plain loop: a value is free as soon as the row that had it has another."""
+    table: dict[int, tuple[str | None, int | None, int]] = {}
+    refused = []
+    for seq, outputs in enumerate(source):
+        after = dict(table)
+        for key, mail, tax in outputs:
+            others = [other for at, other in after.items() if at != key]
+            if any(mail == m is not None or tax == t is not None for m, t, _ in others):
+                refused.append(seq)
+                break
+            after[key] = (mail, tax, seq)
+        else:
+            table = after
+    return sorted((key, *row) for key, row in table.items()), refused
+
+
+@pytest.mark.parametrize("target_name", TARGETS)
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    source=st.lists(PEOPLE, max_size=20),
+    range_bytes=st.integers(20, 400),
+    two_runs=st.booleans(),
+    key=st.sampled_from(["int", "text"]),
+)
+def test_unique_values_that_rows_give_up_and_take_end_as_the_plain_loop_ends(
+    tmp_path_factory: pytest.TempPathFactory,
+    targets: Targets,
+    target_name: str,
+    source: list[list[Person]],
+    range_bytes: int,
+    two_runs: bool,
+    key: str,
+) -> None:
+    folder = tmp_path_factory.mktemp("given_up")
+    target = targets.fresh(target_name, folder)
+    kind = {"int": "BIGINT", "text": "TEXT"}[key]
+    query(target, f"CREATE TABLE c (id {kind} PRIMARY KEY, mail TEXT UNIQUE, tax BIGINT UNIQUE, seq BIGINT)")
+    columns = {"id": key, "mail": "text", "tax": "int", "seq": "int"}
+    tables = {"tables": {"c": {"columns": columns, "key": ["id"], "mode": "upsert"}}}
+    lines = [(seq, json.dumps(outputs)) for seq, outputs in enumerate(source)]
+    middle = len(lines) // 2 if two_runs else 0
+    for name, part in (("first.csv", lines[:middle]), ("second.csv", lines[middle:])):
+        with (folder / name).open("w", newline="") as file:
+            csv.writer(file).writerows([("seq", "people"), *part])
+        import_in_ranges(folder / name, target, tables, people, range_bytes=range_bytes)
+        query(target, "DELETE FROM _headway_jobs")
+    table, refused = plainly_upserted(source)
+    assert sorted((int(at), *row) for at, *row in query(target, "SELECT id, mail, tax, seq FROM c")) == table
+    found = query(target, "SELECT raw, reason FROM _headway_rejects ORDER BY seq")
+    assert sorted(int(raw.split(",")[0]) for raw, _ in found) == refused
+    assert {reason for _, reason in found} <= {"constraint"}
+
+
 @pytest.mark.parametrize("target", TARGETS, indirect=True)
 def test_many_rows_that_a_constraint_refuses_among_known_keys_are_found(target: str, tmp_path: Path) -> None:
     query(target, "CREATE TABLE d (id BIGINT PRIMARY KEY, n BIGINT CHECK (n < 5))")

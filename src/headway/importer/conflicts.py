@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -73,13 +74,18 @@ class Batch:
     table: Table
     rows: Any
     sources: Sources
+    cuts: Sequence[int] = ()
+    """rows, ascending, that take a value which a row before them gives up: that one has to be written first"""
 
     def without(self, dropped: Collection[int], end: int, target: Target) -> Batch:
         """Give the rows whose source is not in `dropped` and below `end`."""
         cut = self.sources.rows_of(end).start
         lost = [row for source in sorted(dropped) if source < end for row in self.sources.rows_of(source)]
         lost += range(cut, len(self.sources))
-        return Batch(self.table, target.drop(self.rows, lost), self.sources.without(lost)) if lost else self
+        if not lost:
+            return self
+        cuts = [row - bisect_left(lost, row) for row in self.cuts]
+        return Batch(self.table, target.drop(self.rows, lost), self.sources.without(lost), cuts)
 
 
 class Conflict(NamedTuple):
@@ -95,11 +101,65 @@ class Conflict(NamedTuple):
         return f"{self.table.name}: {', '.join(self.unique.columns)} = {self.value!r} stands already"
 
 
-class _Claim(NamedTuple):
-    """A row's claim on a value: `holders` tells who has which, `owner` who this row is, the same for all that overwrite each other."""
+class _Holders:
+    """Who has which value of a unique, as a plain loop would know it: of those values that could refuse a row.
 
-    holders: dict[Any, Any]
+    An *owner* is all rows that overwrite each other, by their key; where none does, each row by itself. What one source row
+    changes is undone if it loses.
+    """
+
+    def __init__(self, taken: Mapping[Any, Any]) -> None:
+        self._owners = {value: _STRANGER if owner is None else owner for value, owner in taken.items()}
+        self._values = {owner: value for value, owner in taken.items() if owner is not None}
+        self._given_up: dict[Any, int] = {}
+        """value -> row that gave it up last"""
+        self.cuts: dict[int, int] = {}
+        """rows that take what a row before them gave up, since the cut before them"""
+        self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
+
+    def take(self, value: Any, owner: Any, row: int) -> bool:
+        """Let a row have a value, None for none, and give up the one that its owner had; False if another owner has it."""
+        if self._owners.get(value, owner) != owner:
+            return False
+        had = self._values.get(owner)
+        if had == value:
+            return True
+        if had is not None:
+            self._set(self._owners, had, None)
+            self._set(self._given_up, had, row)
+        self._set(self._values, owner, value)
+        if value is not None:
+            self._set(self._owners, value, owner)
+            if self._given_up.get(value, -1) >= next(reversed(self.cuts), 0):
+                self._set(self.cuts, row, row)
+        return True
+
+    def settle(self, *, lost: bool) -> None:
+        """Keep what one source row has changed, or undo it."""
+        while self._undo:
+            of, key, before = self._undo.pop()
+            if lost:
+                _set(of, key, before)
+
+    def _set(self, of: dict[Any, Any], key: Any, value: Any) -> None:
+        self._undo.append((of, key, of.get(key)))
+        _set(of, key, value)
+
+
+def _set(of: dict[Any, Any], key: Any, value: Any) -> None:
+    """Set an entry, or take it away."""
+    if value is None:
+        of.pop(key, None)
+    else:
+        of[key] = value
+
+
+class _Claim(NamedTuple):
+    """A row's claim on a value."""
+
+    holders: _Holders
     owner: Any
+    row: int
     conflict: Conflict
 
 
@@ -115,59 +175,51 @@ class Refusals:
         self._highest: dict[tuple[str, tuple[str, ...]], int | None] = {}
 
     def losers(self, batches: Iterable[Batch], excluded: Collection[int] = ()) -> Mapping[int, Conflict]:
-        """Give source row -> conflict; rows of `excluded` take no part."""
+        """Give source row -> conflict, and tell the batches where to cut; rows of `excluded` take no part."""
         claims: dict[int, list[_Claim]] = {}
-        for batch in batches:
-            for unique in batch.table.refusals:
-                self._collect(batch, unique, claims)
+        found = [(batch, self._collect(batch, claims)) for batch in batches]
         lost: dict[int, Conflict] = {}
         for source in sorted(claims.keys() - excluded if excluded else claims):
             conflict = _settle(claims[source])
             if conflict is not None:
                 lost[source] = conflict
+        for batch, holders in found:
+            batch.cuts = sorted({row for each in holders for row in each.cuts})
         return lost
 
-    def _collect(self, batch: Batch, unique: Unique, claims: dict[int, list[_Claim]]) -> None:
+    def _collect(self, batch: Batch, claims: dict[int, list[_Claim]]) -> list[_Holders]:
         """Add, per source row, its claims on values that somebody else might hold."""
-        positions = batch.table.positions(unique.columns)
-        values = self._target.values(batch.rows, positions)
-        if len(positions) == 1 and isinstance(batch.table.columns[positions[0]].type, Int):
-            taken, doubtful = self._among_numbers(batch.table, unique, values)
-        else:
-            distinct = set(values)
-            taken = self._target.existing(batch.table, unique.columns, distinct)
-            doubtful = taken | _repeated(values, distinct)
-        if not doubtful:
-            return
-        holders: dict[Any, Any] = dict.fromkeys(taken, _STRANGER)
-        rows = [index for index in among(values, doubtful) if not _has_null(value(values, index))]
-        owners: Mapping[int, Any] = dict(zip(rows, rows, strict=True))
-        if batch.table.overwrites:
-            owners = self._owners(batch, unique, rows, holders)
-        for index in rows:
-            claim = _Claim(holders, owners[index], Conflict(batch.table, unique, value(values, index)))
-            claims.setdefault(batch.sources[index], []).append(claim)
+        table, found = batch.table, list[_Holders]()
+        keys: Sequence[Any] = ()
+        if table.overwrites and table.refusals:
+            keys = self._target.values(batch.rows, table.positions(table.key))
+        for unique in table.refusals:
+            positions = table.positions(unique.columns)
+            values = self._target.values(batch.rows, positions)
+            if len(positions) == 1 and isinstance(table.columns[positions[0]].type, Int):
+                taken, doubtful = self._among_numbers(table, unique, values, keys)
+            else:
+                distinct = set(values)
+                taken = self._target.existing(table, unique.columns, distinct, keys)
+                doubtful = taken.keys() | _repeated(values, distinct)
+            if not doubtful:
+                continue
+            holders = _Holders(taken)
+            found.append(holders)
+            rows: Iterable[int] = [row for row in among(values, doubtful) if not _has_null(value(values, row))]
+            if keys:  # who gives a value up counts as well
+                owners = {value(keys, row) for row in rows}
+                rows = among(keys, owners.union(owner for owner in taken.values() if owner is not None))
+            for row in rows:
+                owner = value(keys, row) if keys else row
+                claim = _Claim(holders, owner, row, Conflict(table, unique, value(values, row)))
+                claims.setdefault(batch.sources[row], []).append(claim)
+        return found
 
-    def _owners(self, batch: Batch, unique: Unique, rows: Sequence[int], holders: dict[Any, Any]) -> Mapping[int, Any]:
-        """Give the key of each row, and note in `holders` which values of the target are of the same key as here.
-
-        A value that is given up by an overwrite is free from the next commit on.
-        """
-        table, width = batch.table, len(unique.columns)
-        more = tuple(name for name in table.key if name not in unique.columns)
-        columns = [self._target.values(batch.rows, (place,)) for place in table.positions((*unique.columns, *more))]
-        pairs = {index: tuple(value(column, index) for column in columns) for index in rows}
-        keys = self._target.values(batch.rows, table.positions(table.key))
-        owners = {index: value(keys, index) for index in rows}
-        if holders:
-            here = self._target.existing(table, (*unique.columns, *more), set(pairs.values())) if more else set()
-            for index, pair in pairs.items():
-                if not more or pair in here:
-                    holders[pair[:width] if width > 1 else pair[0]] = owners[index]
-        return owners
-
-    def _among_numbers(self, table: Table, unique: Unique, numbers: Sequence[Any]) -> tuple[set[Any], set[Any]]:
-        """Give those that the table holds, and all that somebody else might hold.
+    def _among_numbers(
+        self, table: Table, unique: Unique, numbers: Sequence[Any], keys: Sequence[Any]
+    ) -> tuple[Mapping[Any, Any], set[Any]]:
+        """Give those that the table holds, with their key, and all that somebody else might hold.
 
         Keys mostly ascend: then only those that do not can stand twice or be in the table already.
         """
@@ -186,8 +238,8 @@ class Refusals:
             top = max(distinct, default=highest)
         self._highest[name] = top if highest is None else max(top, highest)
         old = [number for number in distinct if number <= highest] if highest is not None else []
-        taken = self._target.existing(table, unique.columns, old) if old else set()
-        return taken, doubtful | taken
+        taken = self._target.existing(table, unique.columns, old, keys) if old else {}
+        return taken, doubtful | taken.keys()
 
 
 class Judged(NamedTuple):
@@ -270,29 +322,27 @@ def culprits(
 
 def put(batch: Batch, target: Target) -> int:
     """Write rows that nothing refuses; give their number, an overwritten one counted again."""
-    if not len(batch.sources):
-        return 0
+    length = len(batch.sources)
     if not batch.table.overwrites:
-        target.insert(batch.table, batch.rows)
-        return len(batch.sources)
-    kept = last_per_key(target.values(batch.rows, batch.table.positions(batch.table.key)))
-    rows = batch.rows if len(kept) == len(batch.sources) else target.take(batch.rows, kept)
-    target.upsert(batch.table, rows)
-    return len(batch.sources)
+        if length:
+            target.insert(batch.table, batch.rows)
+        return length
+    keys = target.values(batch.rows, batch.table.positions(batch.table.key))
+    for start, end in pairwise((0, *batch.cuts, length)):
+        if kept := last_per_key(keys, start, end):
+            target.upsert(batch.table, batch.rows if len(kept) == length else target.take(batch.rows, kept))
+    return length
 
 
 def _settle(claims: list[_Claim]) -> Conflict | None:
     """Take all values of one source row, or none; a reject outranks a skip."""
     lost: Conflict | None = None
-    own: dict[tuple[int, Any], Any] = {}
-    for holders, owner, conflict in claims:
-        held_by = own.setdefault((id(holders), conflict.value), owner)
-        held_by = holders.get(conflict.value, held_by)
-        if held_by != owner and (lost is None or lost.unique.reason == "skipped"):
+    for holders, owner, row, conflict in claims:
+        wanted = None if _has_null(conflict.value) else conflict.value
+        if not holders.take(wanted, owner, row) and (lost is None or lost.unique.reason == "skipped"):
             lost = conflict
-    if lost is None:
-        for holders, owner, conflict in claims:
-            holders[conflict.value] = owner
+    for holders, *_ in claims:
+        holders.settle(lost=lost is not None)
     return lost
 
 
@@ -331,6 +381,6 @@ def _has_null(value: Any) -> bool:
     return value is None or (type(value) is tuple and None in value)
 
 
-def last_per_key(keys: Sequence[Any]) -> list[int]:
-    """Give where each key stands last, in order."""
-    return sorted(dict(zip(keys, range(len(keys)), strict=True)).values())
+def last_per_key(keys: Sequence[Any], start: int, end: int) -> list[int]:
+    """Give where each key of a part stands last, in order."""
+    return sorted(dict(zip(keys[start:end], range(start, end), strict=True)).values())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -205,18 +205,25 @@ class DuckDBTarget(Usual):
         edges = [-1, *indices, batch.num_rows]
         return pa.concat_tables([batch.slice(low + 1, high - low - 1) for low, high in pairwise(edges)])
 
-    def existing(self, table: Table, columns: Sequence[str], values: Iterable[Any]) -> set[Any]:
-        """Give those of `values` that the table already holds."""
-        wanted = list(values)
+    def existing(
+        self, table: Table, columns: Sequence[str], values: Iterable[Any], keys: Collection[Any] = ()
+    ) -> dict[Any, Any]:
+        """Give those of `values` that the table already holds, with that one of `keys` whose row has it."""
+        wanted, ours, width = list(values), set(keys), len(columns)
         if not wanted:
-            return set()
+            return {}
         types = [arrow_type(table.columns[position].type) for position in table.positions(columns)]
-        parts = [wanted] if len(columns) == 1 else list(zip(*wanted, strict=True))
+        parts = [wanted] if width == 1 else list(zip(*wanted, strict=True))
         arrays = [pa.array(part, kind) for part, kind in zip(parts, types, strict=True)]
-        keys = pa.table(arrays, names=list(columns))
-        sql = f"SELECT * FROM {_BATCH} SEMI JOIN {quoted(table.name)} USING ({_list(columns)})"
-        found = self._with_batch(keys, sql)
-        return {row[0] for row in found} if len(columns) == 1 else set(found)
+        batch = pa.table(arrays, names=list(columns))
+        if not ours:
+            rows = self._with_batch(batch, f"SELECT * FROM {_BATCH} SEMI JOIN {quoted(table.name)} USING ({_list(columns)})")
+            return dict.fromkeys(map(_of_row, rows))
+        key = ", ".join(f"t.{quoted(name)}" for name in table.key)
+        sql = f"SELECT {_BATCH}.*, {key} FROM {_BATCH} JOIN {quoted(table.name)} t USING ({_list(columns)})"
+        rows = self._with_batch(batch, sql)
+        holders = ((_of_row(row[:width]), _of_row(row[width:])) for row in rows)
+        return {value: key if key in ours else None for value, key in holders}
 
     def insert(self, table: Table, batch: Any) -> None:
         """Insert rows in order. Raises ConstraintRefused."""
@@ -259,6 +266,10 @@ def _memory(indexes: int) -> str:
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     wanted = max(_MEMORY, indexes + _BESIDE_INDEXES)
     return os.environ.get(MEMORY) or f"{min(wanted, half) >> 20}MiB"
+
+
+def _of_row(values: tuple[Any, ...]) -> Any:
+    return values[0] if len(values) == 1 else values
 
 
 def _list(names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import marshal
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, compress
 from typing import Any
@@ -168,21 +168,23 @@ class PostgresTarget(Usual):
         """Give all rows but some."""
         return _chosen(batch, marked(sum(part.rows for part in batch), indices, keep=False))
 
-    def existing(self, table: Table, columns: Sequence[str], values: Iterable[Any]) -> set[Any]:
-        """Give those of `values` that the table already holds."""
-        wanted = list(values)
+    def existing(
+        self, table: Table, columns: Sequence[str], values: Iterable[Any], keys: Collection[Any] = ()
+    ) -> dict[Any, Any]:
+        """Give those of `values` that the table already holds, with that one of `keys` whose row has it."""
+        wanted, ours = list(values), list(dict.fromkeys(keys))
         if not wanted:
-            return set()
-        parts = [wanted] if len(columns) == 1 else list(zip(*wanted, strict=True))
-        keys = self._temporary(f"headway_keys_{table.name}_{'_'.join(columns)}", table.name, columns, number=True)
-        self._copy(keys, ("headway_n", *columns), [copy_lines([range(len(wanted)), *parts])])
-        same = " AND ".join(f"t.{quoted(name)} = k.{quoted(name)}" for name in columns)
-        # One look into the index for each key: a planner that knows nothing of `k` might read the whole table.
-        found = self.execute(
-            f"SELECT k.headway_n FROM {keys} k, LATERAL (SELECT FROM {quoted(table.name)} t WHERE {same} LIMIT 1) here"
+            return {}
+        sought = self._numbered(table.name, columns, wanted)
+        names = _list(table.key) if ours else ""
+        # One look into the index for each value: a planner that knows nothing of `s` might read the whole table.
+        sql = (
+            f"SELECT s.headway_n, {'k.headway_n' if ours else 'NULL'} FROM {sought} s, LATERAL"
+            f" (SELECT {names} FROM {quoted(table.name)} t WHERE {_same('t', 's', columns)} LIMIT 1) here"
         )
-        self.execute(f"TRUNCATE {keys}")
-        return {wanted[number] for (number,) in found}
+        if ours:
+            sql += f" LEFT JOIN {self._numbered(table.name, table.key, ours)} k ON {_same('here', 'k', table.key)}"
+        return {wanted[place]: None if at is None else ours[at] for place, at in self.execute(sql)}
 
     def insert(self, table: Table, batch: Sequence[Part]) -> None:
         """Insert rows in order. Raises ConstraintRefused."""
@@ -241,6 +243,14 @@ class PostgresTarget(Usual):
                 f" SELECT {more}{_list(columns)} FROM {quoted(like)} WITH NO DATA"
             )
         return place
+
+    def _numbered(self, table: str, columns: Sequence[str], values: Sequence[Any]) -> str:
+        """Give a table of this session that holds values of some columns of another, numbered from 0."""
+        name = self._temporary(f"headway_keys_{table}_{'_'.join(columns)}", table, columns, number=True)
+        self.execute(f"TRUNCATE {name}")
+        parts = [values] if len(columns) == 1 else list(zip(*values, strict=True))
+        self._copy(name, ("headway_n", *columns), [copy_lines([range(len(values)), *parts])])
+        return name
 
     def _copy(self, into: str, names: Sequence[str], parts: Iterable[bytes]) -> None:
         sql: Any = f"COPY {into} ({_list(names)}) FROM STDIN"
@@ -307,6 +317,10 @@ def _chosen(batch: Sequence[Part], wanted: bytearray) -> list[Part]:
             lines = b"".join(compress(part.lines.splitlines(keepends=True), flags))
             chosen.append(Part(count, columns, lines))
     return chosen
+
+
+def _same(one: str, other: str, columns: Sequence[str]) -> str:
+    return " AND ".join(f"{one}.{quoted(name)} = {other}.{quoted(name)}" for name in columns)
 
 
 def _list(names: Sequence[str]) -> str:

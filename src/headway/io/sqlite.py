@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import marshal
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress, islice
 from operator import itemgetter
@@ -217,22 +217,23 @@ class SQLiteTarget(Usual):
         """Give all rows but some."""
         return _chosen(batch, marked(_length(batch), indices, keep=False))
 
-    def existing(self, table: Table, columns: Sequence[str], values: Iterable[Any]) -> set[Any]:
-        """Give those of `values` that the table already holds."""
-        wanted = list(values)
-        found: set[Any] = set()
-        step = _MOST_VARIABLES // len(columns)
-        row = f"({', '.join('?' * len(columns))})" if len(columns) > 1 else "?"
+    def existing(
+        self, table: Table, columns: Sequence[str], values: Iterable[Any], keys: Collection[Any] = ()
+    ) -> dict[Any, Any]:
+        """Give those of `values` that the table already holds, with that one of `keys` whose row has it."""
+        wanted, ours = list(values), set(keys)
+        found: dict[Any, Any] = {}
+        step, width = _MOST_VARIABLES // len(columns), len(columns)
+        row = f"({', '.join('?' * width)})" if width > 1 else "?"
+        names = _list((*columns, *table.key)) if ours else _list(columns)
         for start in range(0, len(wanted), step):
             part = wanted[start : start + step]
             places = ", ".join([row] * len(part))
-            names, table_name = _list(columns), quoted(table.name)
-            if len(columns) == 1:
-                sql = f"SELECT {names} FROM {table_name} WHERE {names} IN ({places})"
-                found.update(key for (key,) in self.execute(sql, part))
-            else:
-                sql = f"SELECT {names} FROM {table_name} WHERE ({names}) IN (VALUES {places})"
-                found.update(self.execute(sql, tuple(chain.from_iterable(part))))
+            places = f"({places})" if width == 1 else f"(VALUES {places})"
+            sql = f"SELECT {names} FROM {quoted(table.name)} WHERE ({_list(columns)}) IN {places}"
+            for stored in self.execute(sql, part if width == 1 else tuple(chain.from_iterable(part))):
+                key = _of_row(stored[width:])
+                found[_of_row(stored[:width])] = key if key in ours else None
         return found
 
     def insert(self, table: Table, batch: Any) -> None:
@@ -294,6 +295,10 @@ class SQLiteTarget(Usual):
 
 def _rows(batch: Sequence[Part]) -> Iterator[tuple[Any, ...]]:
     return chain.from_iterable(zip(*part, strict=True) for part in batch)
+
+
+def _of_row(values: tuple[Any, ...]) -> Any:
+    return values[0] if len(values) == 1 else values
 
 
 def _length(batch: Sequence[Part]) -> int:

@@ -8,7 +8,7 @@ writer. What does not belong here: which rows may be written.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
@@ -166,8 +166,13 @@ class Target(Protocol):
         """Give all rows of a batch but some; the indices ascend."""
         ...
 
-    def existing(self, table: Table, columns: Sequence[str], values: Iterable[Any]) -> set[Any]:
-        """Give those of `values` (as from `values`) that the table already holds."""
+    def existing(
+        self, table: Table, columns: Sequence[str], values: Iterable[Any], keys: Collection[Any] = ()
+    ) -> dict[Any, Any]:
+        """Give those of `values` (as from `values`) that the table already holds, with that one of `keys` whose row has it.
+
+        None for a key that is not among `keys`.
+        """
         ...
 
     def count(self, table: str) -> int:
