@@ -336,6 +336,7 @@ WRONG = [
     (["retry", "t.db", "--process", "rules.py:g"], "it has f"),
     (["export", "t.db", "--output", "no/folder/x"], "No such file or directory"),
     (["export", "t.db", "--output", "t.db"], "--output t.db is the target"),
+    (["export", "t.db", "--output", "linked"], "--output linked is the target"),
     (["retry"], "Missing argument 'TARGET'"),
     (["forget", "t.db"], "No such command"),
 ]
@@ -344,6 +345,7 @@ WRONG = [
 @pytest.mark.parametrize(("arguments", "message"), WRONG, ids=[" ".join(arguments) for arguments, _ in WRONG])
 def test_a_mistake_is_a_usage_error_that_says_what_to_do(command: Any, arguments: list[str], message: str) -> None:
     imported("t.db")
+    Path("linked").hardlink_to("t.db")
     status, _, err = command("rejects", *arguments)
     assert status == 2, err
     assert message in err

@@ -14,6 +14,7 @@ import click
 from headway.importer.bookkeeping import RejectRecord
 from headway.importer.rejects import Rejects, opened
 from headway.importer.retry import RetryResult, retry_rejects
+from headway.io.location import same_file
 from headway.io.target import Address
 
 SHOWN_ROWS = 10
@@ -73,7 +74,7 @@ def export_command(target: str, job: str | None, output: str) -> int:
     raw_bytes, where there are any, are in base 64.
     """
     database = Address.parse(target).path
-    if database is not None and Path(output).resolve() == database.resolve():
+    if database is not None and same_file(Path(output), database):
         raise click.UsageError(f"--output {output} is the target: it would be replaced; name a file of its own")
     with opened(target) as rejects, ExitStack() as stack:
         jobs = rejects.jobs(job)

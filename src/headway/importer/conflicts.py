@@ -12,7 +12,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
@@ -23,7 +23,10 @@ from headway.importer.rowstep import Fault
 from headway.io.chunk import among, falls, value
 from headway.io.columns import Int
 from headway.io.table import Table, Unique
-from headway.io.target import ConstraintRefused, Target
+from headway.io.target import ConstraintRefused, Target, Transaction
+
+MOST_CULPRITS = 100
+"""Rows of a commit that are looked for by trials; each takes some seconds."""
 
 
 class Sources:
@@ -265,21 +268,17 @@ def judge(
     return Judged(faults, skipped)
 
 
-MOST_CULPRITS = 100
-"""Rows of a commit that are looked for by trials; each takes some seconds."""
-
-
 def culprits(
-    begin: Callable[[], None], target: Target, refusals: Refusals, batches: Sequence[Batch], records: int
+    transaction: Transaction, target: Target, refusals: Refusals, batches: Sequence[Batch], records: int
 ) -> dict[int, Fault]:
     """Find the source rows that the database refuses for constraints of its own, by trials that are undone.
 
     First it is asked for those that it refuses whatever other rows there are. It may refuse others for what nobody else
     knows of, as an index over an expression, a collation, another table: each of them is the last of the shortest part
-    that is refused. `begin` begins a transaction. Raises HeadwayError where these are more than `MOST_CULPRITS`.
+    that is refused. Each trial is a `transaction` of its own. Raises HeadwayError where these are more than `MOST_CULPRITS`.
     """
     found: dict[int, Fault] = {}
-    begin()
+    transaction.begin()
     try:
         for batch in batches:
             for index, message in target.violations(batch.table, batch.rows).items():
@@ -288,7 +287,7 @@ def culprits(
         target.rollback()
 
     def why(end: int) -> str | None:
-        begin()
+        transaction.begin()
         try:
             judged = judge(refusals, batches, found)
             for batch in batches:

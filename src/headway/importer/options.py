@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from headway.errors import PlanError
-from headway.io.location import Location
+from headway.io.location import Location, same_file
 from headway.io.target import Address
 from headway.machine import cores
 
@@ -64,8 +64,6 @@ def rejects_file(given: str | os.PathLike[str] | None, sources: Sequence[Locatio
         raise PlanError(f"--rejects {given} is no file: it would be replaced; name a file of its own")
     theirs = [("target", target.path), *(("source", Path(each.address)) for each in sources if each.is_file)]
     for what, other in theirs:
-        if other is not None and (
-            path == other.resolve() or (path.exists() and other.exists() and path.samefile(other))
-        ):
+        if other is not None and same_file(path, other):
             raise PlanError(f"--rejects {given} is the {what}: it would be replaced; name a file of its own")
     return path

@@ -25,11 +25,10 @@ from headway.importer.lookup import finder
 from headway.importer.lookup_process import found_of
 from headway.importer.rowfunction import load, lookups_of
 from headway.importer.rowstep import Fault, KeyStep, Known, RowJob, RowStep
-from headway.importer.writer import Transaction
 from headway.io.chunk import Record, chunked
 from headway.io.ranges import Found as RangeFound
 from headway.io.ranges import Range
-from headway.io.target import Address, ConstraintRefused, Target
+from headway.io.target import Address, ConstraintRefused, Target, Transaction
 from headway.io.text_file import TextFile
 
 AT_ONCE = 5_000
@@ -114,7 +113,7 @@ class _Again:
         stack.callback(self._step.close)
         self._runner = stack.enter_context(asyncio.Runner()) if self._lookups else None
         self._refusals, self._after = Refusals(target), -1
-        self._alone = [table.name for table in self._job.tables if table.refusals]
+        self._transaction = Transaction(target, [table.name for table in self._job.tables if table.refusals])
         self.result.overwritten = [table.name for table in binding.tables if table.overwrites]
 
     def page(self) -> bool:
@@ -134,9 +133,7 @@ class _Again:
         try:
             self._write(rejects, batches, faults, filtered)
         except ConstraintRefused:
-            known = culprits(
-                lambda: self._target.begin(self._alone), self._target, self._refusals, batches, len(rejects)
-            )
+            known = culprits(self._transaction, self._target, self._refusals, batches, len(rejects))
             try:
                 self._write(rejects, batches, faults, filtered, known)
             except ConstraintRefused as error:  # of a table that is none of the job's, or that no row alone breaks
@@ -152,7 +149,7 @@ class _Again:
         filtered: Sequence[int],
         known: Mapping[int, Fault] = MappingProxyType({}),
     ) -> None:
-        with Transaction(self._target, self._alone):
+        with self._transaction:
             refused, skipped = judge(self._refusals, batches, known)
             lost = {*refused, *skipped}
             for batch in batches:

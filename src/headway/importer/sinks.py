@@ -18,7 +18,7 @@ from headway.importer.declare import Declaration, bind, read_tables
 from headway.io.columns import column_type
 from headway.io.ranges import Head
 from headway.io.table import Column, Table
-from headway.io.target import Address, ConstraintRefused, Target, codec
+from headway.io.target import Address, ConstraintRefused, Target, Transaction, codec
 
 
 class Refused(HeadwayError):
@@ -182,10 +182,8 @@ class DatabaseSink:
     def _begin(self, target: Target) -> None:
         if self._begun:
             return
-        target.begin([table.name for table in self._tables if table.refusals])
+        Transaction(target, [table.name for table in self._tables if table.refusals], self._to_empty).begin()
         self._begun = True
-        for name in self._to_empty:
-            target.empty(name)
 
     def _batch(self, target: Target, name: str, payload: Any, rows: Any) -> Batch:
         table: Table = next(table for table in self._tables if table.name == name)

@@ -22,7 +22,7 @@ from headway.importer.parse import RangeResult
 from headway.importer.rowstep import Fault
 from headway.io.ranges import Place, Places, Ranges
 from headway.io.table import Table
-from headway.io.target import ConstraintRefused, Target
+from headway.io.target import ConstraintRefused, Target, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,7 @@ class ImportWriter:
         self.stopped: Stopped | None = None
         self._target, self._tables, self._books, self._limit = target, tables, books, limit
         self._alone = [table.name for table in tables if table.refusals]
+        self._replaced = [table.name for table in tables if table.mode == "replace"]
         self._refusals = Refusals(target)
         self.ranges, self._on_commit = ranges, on_commit
         self._held: list[RangeResult] = []
@@ -123,9 +124,7 @@ class ImportWriter:
 
     def finish(self) -> None:
         """Mark the job as finished, once everything is committed. Only for a run that reached the end."""
-        with Transaction(self._target, self._alone):
-            if self._fresh:
-                self._empty_replaced()
+        with self._transaction():
             self._books.advance(self.position, self.counts, finished=True)
         self._begun()
 
@@ -149,18 +148,11 @@ class ImportWriter:
     def _culprits(self, held: list[RangeResult]) -> dict[int, Fault]:
         """Find the source rows of a commit that the database refuses, whatever the reason."""
         records = sum(result.records for result in held)
-        return culprits(self._begin, self._target, self._refusals, self._batches(held), records)
-
-    def _begin(self) -> None:
-        self._target.begin(self._alone)
-        if self._fresh:
-            self._empty_replaced()
+        return culprits(self._transaction(), self._target, self._refusals, self._batches(held), records)
 
     def _write(self, held: list[RangeResult], known: Mapping[int, Fault] = MappingProxyType({})) -> None:
         """Write one commit, without source rows that are known to be faults."""
-        with Transaction(self._target, self._alone):
-            if self._fresh:
-                self._empty_replaced()
+        with self._transaction():
             batches = self._batches(held)
             faults, left_out = judge(self._refusals, batches, known)
             lost = {*faults, *left_out}
@@ -204,17 +196,14 @@ class ImportWriter:
     def _begun(self) -> None:
         """A commit stands: what was to be emptied has been."""
         if self._fresh:
-            replaced = [table.name for table in self._tables if table.mode == "replace"]
-            self._stood = {name: 0 if name in replaced else count for name, count in self._stood.items()}
+            self._stood = {name: 0 if name in self._replaced else count for name, count in self._stood.items()}
         self._fresh = False
 
     def _rows_of_overwritten(self) -> dict[str, int]:
         return {table.name: self._target.count(table.name) for table in self._tables if table.overwrites}
 
-    def _empty_replaced(self) -> None:
-        for table in self._tables:
-            if table.mode == "replace":
-                self._target.empty(table.name)
+    def _transaction(self) -> Transaction:
+        return Transaction(self._target, self._alone, self._replaced if self._fresh else ())
 
     def _batches(self, held: Sequence[RangeResult]) -> list[Batch]:
         batches = []
@@ -310,19 +299,3 @@ class _Commit:
         if places is None:
             places = self._places[index] = self._ranges.places(result.span, result.layout, result.records)
         return places[record - self._bases[index]]
-
-
-class Transaction:
-    """A transaction of the target: committed at the end of the block, undone if it raises."""
-
-    def __init__(self, target: Target, tables: Sequence[str]) -> None:
-        self._target, self._tables = target, tables
-
-    def __enter__(self) -> None:
-        self._target.begin(self._tables)
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._target.commit()
-        else:
-            self._target.rollback()

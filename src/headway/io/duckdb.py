@@ -20,7 +20,7 @@ from headway.io.arrow import arrow_type
 from headway.io.chunk import ArrowColumn
 from headway.io.columns import ColumnType, Exact, Int, column_type
 from headway.io.table import Table, Unique
-from headway.io.target import RANGES_A_COMMIT, ConstraintRefused, ExistingColumn, ExistingTable, Usual, quoted
+from headway.io.target import RANGES_A_COMMIT, ConstraintRefused, ExistingColumn, ExistingTable, Usual, of_row, quoted
 from headway.machine import cores
 
 try:
@@ -217,12 +217,14 @@ class DuckDBTarget(Usual):
         arrays = [pa.array(part, kind) for part, kind in zip(parts, types, strict=True)]
         batch = pa.table(arrays, names=list(columns))
         if not ours:
-            rows = self._with_batch(batch, f"SELECT * FROM {_BATCH} SEMI JOIN {quoted(table.name)} USING ({_list(columns)})")
-            return dict.fromkeys(map(_of_row, rows))
+            rows = self._with_batch(
+                batch, f"SELECT * FROM {_BATCH} SEMI JOIN {quoted(table.name)} USING ({_list(columns)})"
+            )
+            return dict.fromkeys(map(of_row, rows))
         key = ", ".join(f"t.{quoted(name)}" for name in table.key)
         sql = f"SELECT {_BATCH}.*, {key} FROM {_BATCH} JOIN {quoted(table.name)} t USING ({_list(columns)})"
         rows = self._with_batch(batch, sql)
-        holders = ((_of_row(row[:width]), _of_row(row[width:])) for row in rows)
+        holders = ((of_row(row[:width]), of_row(row[width:])) for row in rows)
         return {value: key if key in ours else None for value, key in holders}
 
     def insert(self, table: Table, batch: Any) -> None:
@@ -266,10 +268,6 @@ def _memory(indexes: int) -> str:
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     wanted = max(_MEMORY, indexes + _BESIDE_INDEXES)
     return os.environ.get(MEMORY) or f"{min(wanted, half) >> 20}MiB"
-
-
-def _of_row(values: tuple[Any, ...]) -> Any:
-    return values[0] if len(values) == 1 else values
 
 
 def _list(names: Sequence[str]) -> str:

@@ -108,3 +108,8 @@ def one_format(given: str | None, sources: Sequence[Location]) -> str:
                 "import one format at a time, or say with --format what all of them are"
             )
     return first.format
+
+
+def same_file(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one file, by whatever links; it need not be there."""
+    return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))

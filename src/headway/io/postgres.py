@@ -43,8 +43,6 @@ _SETTINGS = {
     "idle_session_timeout": "0",
 }
 _PATIENCE = "3s"
-_TRIALS = 500
-"""Savepoints that are tried before what they hold is undone: some 6,000 fill the server's table of locks."""
 """how long the server may take to notice that the client of a killed run is gone"""
 
 
@@ -208,28 +206,21 @@ class PostgresTarget(Usual):
         """Try the rows in order, halving what is refused, and undo it; rows that only repeat a known key pass."""
         lines = [line for part in batch for line in part.lines.splitlines(keepends=True)]
         known, found = self._unique_indexes(table.name), dict[int, str]()
-        open_parts, passed, trials = [(0, len(lines))], list[bytes](), 0
+        open_parts = [(0, len(lines))]
         self.execute("SAVEPOINT trial")
         while open_parts:
             start, end = open_parts.pop()
-            if trials == _TRIALS:  # each that passed keeps a lock of the server's until what is around it ends
-                self.execute("ROLLBACK TO SAVEPOINT trial")
-                self._copy(quoted(table.name), table.names, passed)
-                trials = 0
-            trials += 1
             self.execute("SAVEPOINT part")
             try:
                 self._copy(quoted(table.name), table.names, lines[start:end])
-                self.execute("RELEASE SAVEPOINT part")
-                passed += lines[start:end]
             except ConstraintRefused as error:
                 self.execute("ROLLBACK TO SAVEPOINT part")
-                self.execute("RELEASE SAVEPOINT part")
                 if end - start > 1:
                     middle = (start + end) // 2
                     open_parts += [(middle, end), (start, middle)]
                 elif _constraint(error) not in known:
                     found[start] = str(error)
+            self.execute("RELEASE SAVEPOINT part")  # else each of them keeps a lock of the server's
         self.execute("ROLLBACK TO SAVEPOINT trial")
         return found
 

@@ -28,6 +28,7 @@ from headway.io.target import (
     Usual,
     fitted,
     marked,
+    of_row,
     quoted,
 )
 
@@ -232,8 +233,8 @@ class SQLiteTarget(Usual):
             places = f"({places})" if width == 1 else f"(VALUES {places})"
             sql = f"SELECT {names} FROM {quoted(table.name)} WHERE ({_list(columns)}) IN {places}"
             for stored in self.execute(sql, part if width == 1 else tuple(chain.from_iterable(part))):
-                key = _of_row(stored[width:])
-                found[_of_row(stored[:width])] = key if key in ours else None
+                key = of_row(stored[width:])
+                found[of_row(stored[:width])] = key if key in ours else None
         return found
 
     def insert(self, table: Table, batch: Any) -> None:
@@ -295,10 +296,6 @@ class SQLiteTarget(Usual):
 
 def _rows(batch: Sequence[Part]) -> Iterator[tuple[Any, ...]]:
     return chain.from_iterable(zip(*part, strict=True) for part in batch)
-
-
-def _of_row(values: tuple[Any, ...]) -> Any:
-    return values[0] if len(values) == 1 else values
 
 
 def _length(batch: Sequence[Part]) -> int:

@@ -200,6 +200,35 @@ class Target(Protocol):
         ...
 
 
+class Transaction:
+    """A transaction of a target in which this connection alone writes to `tables`, and `emptied` are empty.
+
+    As a block it is committed at the end, undone if the block raises.
+    """
+
+    def __init__(self, target: Target, tables: Sequence[str], emptied: Sequence[str] = ()) -> None:
+        self._target, self._tables, self._emptied = target, tables, emptied
+
+    def begin(self) -> None:
+        """Begin it, for whoever ends it."""
+        self._target.begin(self._tables)
+        try:
+            for table in self._emptied:
+                self._target.empty(table)
+        except BaseException:
+            self._target.rollback()
+            raise
+
+    def __enter__(self) -> None:
+        self.begin()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._target.commit()
+        else:
+            self._target.rollback()
+
+
 _KINDS = {
     "duckdb": ("headway.io.duckdb", "DuckDBTarget"),
     "sqlite": ("headway.io.sqlite", "SQLiteTarget"),
@@ -327,6 +356,11 @@ def codec(kind: str) -> Codec:
     """Give the codec of one kind of database."""
     module: Codec = import_module(_CODECS[kind])
     return module
+
+
+def of_row(values: tuple[Any, ...]) -> Any:
+    """Give columns of a row as `Target.values` gives them: one as itself."""
+    return values[0] if len(values) == 1 else values
 
 
 def marked(length: int, indices: Iterable[int], *, keep: bool) -> bytearray:
