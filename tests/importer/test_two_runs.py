@@ -125,6 +125,26 @@ def test_a_mistake_does_not_remove_a_database_that_another_job_has_begun_in(
     assert query(target, "SELECT n FROM other") == [(1,)]
 
 
+@pytest.mark.parametrize("target", TARGETS, indirect=True)
+def test_two_jobs_may_begin_at_once_in_a_table_that_is_not_there(
+    tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = tmp_path / "one.csv", tmp_path / "other.csv"
+    one.write_text("n,text\n1,a\n2,b\n")
+    other.write_text("n,text\n2,c\n3,d\n")
+    bind = job_module.bind
+
+    def and_another_job_then(*args: object, **options: object) -> object:
+        monkeypatch.setattr(job_module, "bind", bind)
+        bound = bind(*args, **options)  # type: ignore[arg-type]
+        import_file(other, target, table="t", key="n")
+        return bound
+
+    monkeypatch.setattr(job_module, "bind", and_another_job_then)
+    assert import_file(one, target, table="t", key="n").reasons == {"duplicate_key": 1}
+    assert query(target, "SELECT n, text FROM t ORDER BY n") == [(1, "a"), (2, "c"), (3, "d")]
+
+
 def test_a_run_that_lost_the_job_cannot_commit(tmp_path: Path) -> None:
     target = Address("sqlite", str(tmp_path / "bank.db")).open()
     try:

@@ -194,7 +194,10 @@ class ImportJob:
             return self._nothing_to_do(saved, books)
         self._check_names(schema.names)
         binding = self._bind(ranges, target, schema)
-        claimed = _claim(target, books, binding, fingerprint, restart=self._restart)
+        try:
+            claimed = _claim(target, books, binding, fingerprint, restart=self._restart)
+        except _TableCame:  # what was found out about it does not hold
+            return self._run(ranges, target)
         moved = claimed is not None and claimed.position != (saved.position if saved else None)
         if claimed is not None and moved and not self._go_on(ranges, claimed, fingerprint, books):
             return self._nothing_to_do(claimed, books)  # by a run that the lock does not reach
@@ -384,10 +387,16 @@ def import_file(
     return ImportJob(source, target, **options).run()
 
 
+class _TableCame(Exception):
+    """A table that was missing is there now: another job has made it."""
+
+
 def _claim(target: Target, books: Bookkeeping, binding: Binding, fingerprint: str, *, restart: bool) -> SavedJob | None:
     """Create what is missing, make the job this run's, and give what was saved of it until then."""
     target.begin()
     try:
+        if any(target.describe(table.name) is not None for table in binding.missing):
+            raise _TableCame
         create_missing(target, binding)
         saved = books.claim(fingerprint, restart=restart)
         target.commit()
