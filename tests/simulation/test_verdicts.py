@@ -154,6 +154,16 @@ def test_a_thread_stage_that_computes_is_limited_by_the_interpreter_and_processe
     assert found["ceiling"] == pytest.approx(1 / 0.0097)
 
 
+def test_a_sink_that_computes_on_the_only_thread_is_limited_by_its_own_calls():
+    parse = record("parse", "process", workers=2, slots=2.0, busy=0.75, starved=0.2, capacity=115.0)
+    write = record("write", kind="sink", alone=True, busy=0.94, cpu=0.85, capacity=98.0)
+    found = judge([parse, write], SOURCE, [], model(parse, write, write=0.0094), 92.0)
+    assert (found["stage"], found["verdict"], found["confirmed"]) == ("write", "sink_limited", True)
+    beside = record("beside", busy=0.3, cpu=0.3, capacity=300.0)
+    found = judge([beside, write], SOURCE, [], model(beside, write, beside=0.002, write=0.0094), 85.0)
+    assert found["verdict"] == "gil_limited"
+
+
 def test_threads_that_wait_are_not_limited_by_the_interpreter():
     work = record("work", busy=0.97, cpu=0.05)
     found = judge([work], SOURCE, [], model(work, work=0.0005), 97.0)

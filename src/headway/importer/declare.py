@@ -112,8 +112,17 @@ def bind(
     return Binding(names, tuple(tables), default, projection, tuple(missing))
 
 
+class TableCame(Exception):
+    """A table that was missing is there now."""
+
+
 def create_missing(target: Target, binding: Binding) -> None:
-    """Create the tables that are not there, inside a transaction, and what keeps their columns unique."""
+    """Create the tables that are not there, inside a transaction, and what keeps their columns unique.
+
+    Raises TableCame where another job has made one since they were looked for.
+    """
+    if any(target.describe(table.name) is not None for table in binding.missing):
+        raise TableCame
     for table in binding.missing:
         target.create(table)
         for unique in table.uniques:

@@ -18,7 +18,7 @@ from typing import Any, Unpack
 from headway.errors import HeadwayError, PlanError, RunError, StageError, WorkerDied
 from headway.importer.batchfunction import SEQ
 from headway.importer.bookkeeping import JOBS, Bookkeeping, Counts, Position, SavedJob
-from headway.importer.declare import Binding, Declaration, bind, create_missing, read_tables
+from headway.importer.declare import Binding, Declaration, TableCame, bind, create_missing, read_tables
 from headway.importer.identity import fields_of, identity
 from headway.importer.infer import infer
 from headway.importer.limits import RejectLimit
@@ -196,7 +196,7 @@ class ImportJob:
         binding = self._bind(ranges, target, schema)
         try:
             claimed = _claim(target, books, binding, fingerprint, restart=self._restart)
-        except _TableCame:  # what was found out about it does not hold
+        except TableCame:  # what was found out about it does not hold
             return self._run(ranges, target)
         moved = claimed is not None and claimed.position != (saved.position if saved else None)
         if claimed is not None and moved and not self._go_on(ranges, claimed, fingerprint, books):
@@ -387,16 +387,10 @@ def import_file(
     return ImportJob(source, target, **options).run()
 
 
-class _TableCame(Exception):
-    """A table that was missing is there now: another job has made it."""
-
-
 def _claim(target: Target, books: Bookkeeping, binding: Binding, fingerprint: str, *, restart: bool) -> SavedJob | None:
     """Create what is missing, make the job this run's, and give what was saved of it until then."""
     target.begin()
     try:
-        if any(target.describe(table.name) is not None for table in binding.missing):
-            raise _TableCame
         create_missing(target, binding)
         saved = books.claim(fingerprint, restart=restart)
         target.commit()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.watch.ceilings import Ceiling, shared_ceilings, slot_ceiling, told_s
+from headway.watch.ceilings import IN_PROCESS, Ceiling, shared_ceilings, slot_ceiling, told_s
 
 FULL = 0.9
 """A slot that has something in hand this share of the time is never idle."""
@@ -91,7 +91,7 @@ def _full(
     behind = [s["starved"] > 0 for s in stages[at + 1 :]]
     # Threads that wait for the interpreter or a processor look busy; so one of several may not be the slowest.
     for ceiling in sorted(shared, key=lambda c: c.rate):
-        if ceiling.verdict not in MACHINE:
+        if ceiling.verdict not in MACHINE or (ceiling.verdict == "gil_limited" and _only_thread(stages, stage)):
             continue
         if rate is None or rate < 0.75 * ceiling.rate or ceiling.rate > 1.25 * neck.rate:
             continue
@@ -113,6 +113,11 @@ def _full(
         neck, confirmed=stage["busy"] >= 0.75 and any(before) and (not behind or any(behind)),
         because=f"{neck.because} and is busy {stage['busy']:.0%} of the time", todo=_more(stage),
     )  # fmt: skip
+
+
+def _only_thread(stages: list[dict[str, Any]], stage: dict[str, Any]) -> bool:
+    """Whether a stage that cannot have more workers is the only one on threads: nobody shares the interpreter with it."""
+    return stage["alone"] and [each["name"] for each in stages if each["on"] in IN_PROCESS] == [stage["name"]]
 
 
 def _computes(stages: list[dict[str, Any]], name: str) -> float:
