@@ -413,6 +413,19 @@ def test_a_database_that_another_program_writes_to_is_an_error_that_says_so(head
     assert "another program is writing to it" in err
 
 
+def test_a_constraint_that_is_looked_at_when_a_transaction_ends_ends_the_run_and_is_told(headway: Any) -> None:
+    query("a.db", "CREATE TABLE p (id INTEGER PRIMARY KEY)")
+    query("a.db", "CREATE TABLE c (id INTEGER PRIMARY KEY, p INTEGER REFERENCES p DEFERRABLE INITIALLY DEFERRED)")
+    write("c.csv", "id,p\n1,7\n")
+    status, _, err = headway("import", "c.csv", "--to", "a.db", "--key", "id")
+    assert status == 1
+    assert "refuses a commit as a whole: FOREIGN KEY constraint failed" in err
+    assert query("a.db", "SELECT count(*) FROM c") == [(0,)]
+    query("a.db", "INSERT INTO p VALUES (7)")
+    assert headway("import", "c.csv", "--to", "a.db", "--key", "id")[0] == 0
+    assert query("a.db", "SELECT * FROM c") == [(1, 7)]
+
+
 def test_a_duckdb_file_that_another_process_has_open_is_an_error_that_says_so(headway: Any) -> None:
     write("a.csv", "x\n1\n")
     holder = "import duckdb; c = duckdb.connect('a.duckdb'); print('open', flush=True); input()"

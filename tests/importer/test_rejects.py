@@ -228,6 +228,23 @@ def test_what_json_cannot_hold_of_a_parquet_file_is_not_taken_for_another_value(
     assert query("t.db", "SELECT f FROM t") == [(0.5,), (None,)]
 
 
+def test_a_list_that_is_no_json_is_a_reject_of_a_json_column_and_text_of_a_text_column(command: Any) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    lists = [[1.5, None], [float("nan")], None, [float("-inf"), 2.0]]
+    table = pa.table({"id": pa.array(range(4)), "l": pa.array(lists), "m": pa.array([{"x": each} for each in lists])})
+    pq.write_table(table, "s.parquet")
+    ImportJob("s.parquet", "t.db", table="t", workers=1, column={"l": "json", "m": "text"}).run()
+    rejects = [json.loads(line) for line in command("rejects", "export", "t.db")[1].splitlines()]
+    assert [(row["seq"], row["reason"]) for row in rejects] == [(1, "bad_json"), (3, "bad_json")]
+    assert json.loads(rejects[1]["raw"])["l"] == "[-Infinity, 2.0]"
+    assert query("t.db", "SELECT id, l, m FROM t") == [(0, "[1.5,null]", '{"x":[1.5,null]}'), (2, None, '{"x":null}')]
+    ImportJob("s.parquet", "t.db", table="u", workers=1, column={"l": "text", "m": "text"}).run()
+    assert query("t.db", "SELECT l FROM u") == [("[1.5,null]",), ("[NaN]",), (None,), ("[-Infinity, 2.0]",)]
+    assert "written 0 + rejected 2" in command("rejects", "retry", "t.db")[1]
+
+
 def test_more_rejects_than_one_transaction_takes_are_each_tried_once(
     command: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

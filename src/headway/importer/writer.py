@@ -136,7 +136,7 @@ class ImportWriter:
             try:
                 self._write(held)
             except ConstraintRefused:
-                self._write(held, self._culprits(held))
+                self._write_without(self._culprits(held), held)
         except BaseException as error:
             self._broken = error
             raise
@@ -144,6 +144,15 @@ class ImportWriter:
         self._on_commit(self)
         if self.stopped is not None:
             self.ranges.stop()
+
+    def _write_without(self, known: Mapping[int, Fault], held: list[RangeResult]) -> None:
+        try:
+            self._write(held, known)
+        except ConstraintRefused as error:
+            raise HeadwayError(
+                f"the database refuses a commit as a whole: {error}. A constraint that is looked at only when a "
+                "transaction ends names no row: make it immediate, or import into a table without it"
+            ) from error
 
     def _culprits(self, held: list[RangeResult]) -> dict[int, Fault]:
         """Find the source rows of a commit that the database refuses, whatever the reason."""

@@ -6,6 +6,7 @@ JSON. What does not belong here: what a row means.
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -194,7 +195,7 @@ def _noted(names: Sequence[str], row: Sequence[Any]) -> bytes:
 def _values(column: Any) -> list[Any]:
     """Give a column's values; what is nested as JSON text, times of day as text."""
     if pa.types.is_nested(column.type):
-        return [value if value is None else nested(value) for value in column.to_pylist()]
+        return [value if value is None else _text(value) for value in column.to_pylist()]
     if pa.types.is_time(column.type):
         return [value and value.isoformat() for value in column.to_pylist()]
     if not pa.types.is_timestamp(column.type) or column.type.unit != "ns":
@@ -206,6 +207,18 @@ def _values(column: Any) -> list[Any]:
         return column.cast(pa.timestamp("us", column.type.tz)).to_pylist()  # type: ignore[no-any-return]
     except pa.ArrowInvalid:  # as text, which a column refuses where digits would be lost
         return [text and text.removesuffix("000") for text in column.cast(pa.string()).to_pylist()]
+
+
+def _text(value: Any) -> str:
+    """Give a list or an object as JSON; with the word NaN or Infinity, which no JSON column takes, where it has one."""
+    text = nested(value)
+    return text if "null" not in text or _finite(value) else json.dumps(value, default=str, ensure_ascii=False)
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, (list, tuple, dict)):
+        return all(map(_finite, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, float) or isfinite(value)
 
 
 def _value(scalar: Any) -> Any:

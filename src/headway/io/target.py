@@ -223,10 +223,11 @@ class Transaction:
         self.begin()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._target.commit()
-        else:
-            self._target.rollback()
+        try:
+            if kind is None:
+                self._target.commit()
+        finally:
+            self._target.rollback()  # nothing is left to undo behind a commit, unless it failed
 
 
 _KINDS = {
