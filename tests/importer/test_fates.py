@@ -281,6 +281,15 @@ def test_unique_values_that_rows_give_up_and_take_end_as_the_plain_loop_ends(
 
 
 @pytest.mark.parametrize("target", TARGETS, indirect=True)
+def test_a_key_of_two_columns_beside_a_unique_column_of_their_names_joined(target: str, tmp_path: Path) -> None:
+    query(target, "CREATE TABLE t (a BIGINT, b BIGINT, a_b BIGINT UNIQUE, PRIMARY KEY (a, b))")
+    query(target, "INSERT INTO t VALUES (1, 1, 10), (1, 2, 20)")
+    (tmp_path / "t.csv").write_text("a,b,a_b\n1,1,30\n1,2,10\n2,1,20\n2,2,30\n")
+    assert import_file(tmp_path / "t.csv", target, key="a,b", mode="upsert").reasons == {"constraint": 1}
+    assert query(target, "SELECT * FROM t ORDER BY a, b") == [(1, 1, 30), (1, 2, 10), (2, 1, 20)]
+
+
+@pytest.mark.parametrize("target", TARGETS, indirect=True)
 def test_many_rows_that_a_constraint_refuses_among_known_keys_are_found(target: str, tmp_path: Path) -> None:
     query(target, "CREATE TABLE d (id BIGINT PRIMARY KEY, n BIGINT CHECK (n < 5))")
     known = ", ".join(f"({2 * n}, 0)" for n in range(4_000))

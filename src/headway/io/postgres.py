@@ -237,7 +237,7 @@ class PostgresTarget(Usual):
 
     def _numbered(self, table: str, columns: Sequence[str], values: Sequence[Any]) -> str:
         """Give a table of this session that holds values of some columns of another, numbered from 0."""
-        name = self._temporary(f"headway_keys_{table}_{'_'.join(columns)}", table, columns, number=True)
+        name = self._temporary(f"headway_keys_{table}_{tuple(columns)}", table, columns, number=True)
         self.execute(f"TRUNCATE {name}")
         parts = [values] if len(columns) == 1 else list(zip(*values, strict=True))
         self._copy(name, ("headway_n", *columns), [copy_lines([range(len(values)), *parts])])
