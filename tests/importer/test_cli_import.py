@@ -419,7 +419,7 @@ def test_a_constraint_that_is_looked_at_when_a_transaction_ends_ends_the_run_and
     write("c.csv", "id,p\n1,7\n")
     status, _, err = headway("import", "c.csv", "--to", "a.db", "--key", "id")
     assert status == 1
-    assert "refuses a commit as a whole: FOREIGN KEY constraint failed" in err
+    assert "headway: the database refuses a commit as a whole: FOREIGN KEY constraint failed" in err
     assert query("a.db", "SELECT count(*) FROM c") == [(0,)]
     query("a.db", "INSERT INTO p VALUES (7)")
     assert headway("import", "c.csv", "--to", "a.db", "--key", "id")[0] == 0

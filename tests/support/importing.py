@@ -8,9 +8,9 @@ from typing import Any
 
 from headway.importer.bookkeeping import Bookkeeping, Counts, Position
 from headway.importer.declare import bind, read_tables
-from headway.importer.job import _claim
 from headway.importer.limits import RejectLimit
 from headway.importer.parse import ParseJob, open_parser, parse_range
+from headway.importer.resume import claim
 from headway.importer.rowstep import RowJob
 from headway.importer.writer import ImportWriter
 from headway.io.inputs import InputFormat, Sources, open_ranges
@@ -39,7 +39,7 @@ def import_in_ranges(
         if saved is not None and saved.position is not None:
             ranges.seek(saved.position._asdict())
         start = Position(**ranges.position(), seq=saved.position.seq if saved and saved.position else 0)
-        _claim(opened, books, binding, "fingerprint", restart=False)
+        claim(opened, books, binding, "fingerprint", restart=False)
         writer = ImportWriter(
             opened, binding.tables, books, start=start, counts=Counts() if fresh or saved is None else saved.counts,
             fresh=fresh, limit=RejectLimit.parse(max_rejects), ranges=ranges,

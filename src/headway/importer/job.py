@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
-from headway.errors import HeadwayError, PlanError, RunError, StageError, WorkerDied
+from headway.errors import HeadwayError, PlanError, RunError, SinkError, StageError, WorkerDied
 from headway.importer.batchfunction import SEQ
 from headway.importer.bookkeeping import JOBS, Bookkeeping, Counts, Position, SavedJob
-from headway.importer.declare import Binding, Declaration, TableCame, bind, create_missing, read_tables
+from headway.importer.declare import Binding, Declaration, TableCame, bind, read_tables
 from headway.importer.identity import fields_of, identity
 from headway.importer.infer import infer
 from headway.importer.limits import RejectLimit
@@ -28,7 +28,7 @@ from headway.importer.parse import Looked, ParseJob, open_worker, parse_range
 from headway.importer.preview import NoTarget, Preview, describe, try_sample
 from headway.importer.report import in_rows
 from headway.importer.result import ImportResult, TooManyRejects
-from headway.importer.resume import check_end, check_files, check_options, check_restart
+from headway.importer.resume import check_end, check_files, check_options, check_restart, claim
 from headway.importer.rowfunction import is_per_batch, load, lookups_of
 from headway.importer.rowstep import RowJob
 from headway.importer.schema import Schema, SchemaDeclaration
@@ -195,7 +195,7 @@ class ImportJob:
         self._check_names(schema.names)
         binding = self._bind(ranges, target, schema)
         try:
-            claimed = _claim(target, books, binding, fingerprint, restart=self._restart)
+            claimed = claim(target, books, binding, fingerprint, restart=self._restart)
         except TableCame:  # what was found out about it does not hold
             return self._run(ranges, target)
         moved = claimed is not None and claimed.position != (saved.position if saved else None)
@@ -229,6 +229,8 @@ class ImportJob:
             if isinstance(error, StageError) and isinstance(error.value, (Range, Looked)):
                 span = error.value if isinstance(error.value, Range) else error.value.span
                 error.args = (self._told_by_lines(error, span, ranges),)
+            elif isinstance(error, SinkError) and isinstance(error.__cause__, HeadwayError):
+                error.args = error.__cause__.args  # which says it all
             raise
         finally:
             self._settle(writer, counts, report)
@@ -385,16 +387,3 @@ def import_file(
     TooManyRejects (with `.result`) above `max_rejects`, another RunError if the run failed.
     """
     return ImportJob(source, target, **options).run()
-
-
-def _claim(target: Target, books: Bookkeeping, binding: Binding, fingerprint: str, *, restart: bool) -> SavedJob | None:
-    """Create what is missing, make the job this run's, and give what was saved of it until then."""
-    target.begin()
-    try:
-        create_missing(target, binding)
-        saved = books.claim(fingerprint, restart=restart)
-        target.commit()
-        return saved
-    except BaseException:
-        target.rollback()
-        raise

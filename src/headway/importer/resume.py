@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from headway.errors import CheckpointError
 from headway.importer.bookkeeping import Bookkeeping, SavedJob
-from headway.importer.declare import Declaration
+from headway.importer.declare import Binding, Declaration, create_missing
 from headway.importer.identity import content, differences
 from headway.io.content import Seal, has_grown
 from headway.io.ranges import InputFile, Ranges
@@ -21,6 +21,19 @@ ANEW = (
     "Nothing was done. To import it as it is now from its beginning, give the job a name of its own (--job NAME), "
     "or forget where it stood (--restart)"
 )
+
+
+def claim(target: Target, books: Bookkeeping, binding: Binding, fingerprint: str, *, restart: bool) -> SavedJob | None:
+    """Create what is missing, make the job this run's, and give what was saved of it until then. Raises TableCame."""
+    target.begin()
+    try:
+        create_missing(target, binding)
+        saved = books.claim(fingerprint, restart=restart)
+        target.commit()
+        return saved
+    except BaseException:
+        target.rollback()
+        raise
 
 
 def check_options(saved: SavedJob, fingerprint: str, job: str, tables: Sequence[str]) -> None:
