@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from headway import (
     StageError,
     current_item,
 )
+from headway.core.meter import STATES
 from headway.run import commits, inline
 from support.importing import query
 from support.workers import reached
@@ -465,6 +467,33 @@ def test_commits_come_while_the_run_goes_on_and_speak_of_what_the_sink_has(monke
         assert len(sizes) > 3
         assert [state["watermark"] for state in sink.states] == sizes
         assert sink.states[-1] == {"watermark": 3000, "done": [], "written": 3000, "finished": True}
+
+
+@pytest.mark.parametrize("pause_s", [0.0005, 0.004])
+@pytest.mark.parametrize("mode", MODES)
+def test_the_time_of_commits_is_the_sinks(monkeypatch, mode, pause_s):
+    monkeypatch.setattr(commits, "COMMIT_S", 0.02)
+    monkeypatch.setattr(inline, "COMMIT_S", 0.02)
+    sink, spent = Told(), [0.0]
+
+    def rows() -> Any:
+        for row in range(300):
+            time.sleep(pause_s)
+            yield row
+
+    def commit(state: dict[str, Any]) -> None:
+        started = time.perf_counter()
+        time.sleep(0.01)
+        spent.append(time.perf_counter() - started)
+
+    sink.commit = commit  # type: ignore[method-assign]
+    report = Pipeline(rows, mode=mode).map(lambda row: row, name="same").to(sink).run()
+    write = report.figures()["stages"][-1]
+    assert len(spent) > 2, "one at least before the last"
+    shares = sum(write[state] for state in STATES)
+    assert shares == pytest.approx(1.0, abs=0.02)
+    seconds = report.figures()["elapsed"]
+    assert write["busy"] * seconds >= sum(spent[:-1]) * 0.98, "the last one ends the run"
 
 
 def test_a_sink_that_always_has_the_next_job_in_hand_is_committed_all_the_same(monkeypatch):

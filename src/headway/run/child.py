@@ -31,7 +31,7 @@ from headway.run.logs import forward
 from headway.run.pipe import Ended, Incoming, Outgoing, Part, framed, pickled
 from headway.run.thread import JobQueue, serve
 from headway.run.wire import Gaps, local, pack_answer, pack_states, portable, unpack_job
-from headway.run.worker import Recipe
+from headway.run.worker import Recipe, Spent
 
 _PR_SET_PDEATHSIG = 1
 
@@ -83,7 +83,7 @@ class _Report:
     def died(self, worker: Any, why: Raised, answer: Answer | None, cursor: int | None) -> None:
         """A child does not report its own death."""
 
-    def committed(self, worker: Any) -> None:
+    def committed(self, worker: Any, spent: Spent) -> None:
         """A sink that commits is not in a child."""
 
     def zombie(self, worker: Any, *, alive: bool) -> None:

@@ -18,6 +18,7 @@ from headway.core.ticket import Job
 from headway.errors import CheckpointError
 from headway.run.checkpoint import Checkpoint
 from headway.run.source import Reader
+from headway.run.worker import Spent
 
 COMMIT_S = 1.0
 """What has been written waits about this long for its commit."""
@@ -27,6 +28,17 @@ def commits(engine: Engine) -> Slot | None:
     """The slot of the sink that commits; None where the sink is a function, or a consumer."""
     last = engine.stages[-1]
     return last.slots[0] if last.spec.kind == "sink" and not callable(last.spec.fn) else None
+
+
+def count(slot: Slot, spent: Spent) -> None:
+    """Count a commit as work of the sink's slot, which had nothing in hand or a job on its way to it meanwhile."""
+    meter, began = slot.stage.meter, spent.stopped
+    if slot.tickets:
+        meter.spans["overhead"] += max(0.0, spent.started - slot.mark)
+        began, slot.mark = min(max(slot.mark, spent.started), spent.stopped), max(slot.mark, spent.stopped)
+    meter.spans[meter.idle_state] -= began - spent.started
+    meter.spans["busy"] += spent.stopped - spent.started
+    meter.cpu += spent.cpu
 
 
 class Commits:
@@ -122,8 +134,10 @@ class Commits:
             self._failed(error)
             return False
 
-    def committed(self, worker: Any) -> None:
+    def committed(self, worker: Any, spent: Spent) -> None:
         """The sink has committed."""
+        if self._slot is not None:
+            count(self._slot, spent)
         if worker is self._asked:
             self._asked = None
             if self._checkpoint.store is not None:

@@ -27,7 +27,7 @@ from headway.run.rounds import Rounds
 from headway.run.source import Reader, close_unread, make_reader
 from headway.run.study import Studied
 from headway.run.tuner import Tuner
-from headway.run.worker import Worker
+from headway.run.worker import Spent, Worker
 from headway.size import largest, sizes
 from headway.text import told
 
@@ -204,8 +204,8 @@ class Driver(Studied):
             self._restarts.setdefault(slot.stage.index, Restarts()).settled()
         self.engine.done(answer.ticket, answer, perf_counter())
 
-    def _on_committed(self, worker: Any) -> None:
-        self._commits.committed(worker)
+    def _on_committed(self, worker: Any, spent: Spent) -> None:
+        self._commits.committed(worker, spent)
 
     def _on_ready(self, worker: Any) -> None:
         if self.crew.open(worker):

@@ -8,6 +8,7 @@ from typing import Any
 from headway.core.ticket import Answer
 from headway.errors import Raised
 from headway.run.mailbox import Mailbox
+from headway.run.worker import Spent
 
 
 class PostedEvents:
@@ -37,9 +38,9 @@ class PostedEvents:
         """A job is done."""
         self._post(self._on_answer, worker, answer)
 
-    def committed(self, worker: Any) -> None:
+    def committed(self, worker: Any, spent: Spent) -> None:
         """A sink has committed."""
-        self._post(self._on_committed, worker)
+        self._post(self._on_committed, worker, spent)
 
     def died(self, worker: Any, why: Raised, answer: Answer | None, cursor: int | None) -> None:
         """A process ended unasked, or was killed for its time limit."""

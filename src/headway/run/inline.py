@@ -24,7 +24,7 @@ from headway.core.ticket import Answer, Job
 from headway.errors import CheckpointError, Failure, InternalError, Kept, PlanError, handed_over
 from headway.run.blame import Blamed, ending_error, one_error, source_error, worker_error
 from headway.run.checkpoint import Checkpoint
-from headway.run.commits import COMMIT_S, commits
+from headway.run.commits import COMMIT_S, commits, count
 from headway.run.crew import recipe_of
 from headway.run.driver import Mode
 from headway.run.source import READ_AT_ONCE, Start
@@ -198,7 +198,7 @@ class InlineDriver:
         try:
             if self._checkpoint.take(self.engine, rows.marks):
                 if slot is self._commits:
-                    await self._sessions[slot.stage.index, slot.number].commit()
+                    count(slot, await self._sessions[slot.stage.index, slot.number].commit())
                 self._checkpoint.save(self._checkpoint.current)
         except BaseException as error:
             self._broken(slot.stage.spec, "clean-up", error)

@@ -174,8 +174,7 @@ class TaskWorker:
         while self._ending is None and not self._left:
             if self._commits:
                 self._commits = False
-                await session.commit()
-                self._events.committed(self)
+                self._events.committed(self, await session.commit())
             if not self._jobs:
                 self._wake = asyncio.get_running_loop().create_future()
                 await self._wake

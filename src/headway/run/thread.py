@@ -251,7 +251,6 @@ def _commit(
     if session is None:
         return
     try:
-        run(session.commit())
-        events.committed(worker)
+        events.committed(worker, run(session.commit()))
     except BaseException as error:
         events.broken(worker, raised(error))

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headway.call import Caller, is_async, raised
 from headway.claim import Cell
@@ -20,6 +20,14 @@ from headway.run.setup import Common, Resource, Shared, SharedResource, settled
 
 if TYPE_CHECKING:  # not by a child process, which has no sink and would load an event loop with it
     from headway.run.checkpoint import Checkpoint
+
+
+class Spent(NamedTuple):
+    """When something ran, on the clock of the run, and how many seconds of that on a processor."""
+
+    started: float
+    stopped: float
+    cpu: float
 
 
 class Worker(Protocol):
@@ -88,7 +96,7 @@ class Events(Protocol):
         are not answered for.
         """
 
-    def committed(self, worker: Any) -> None:
+    def committed(self, worker: Any, spent: Spent) -> None:
         """Its sink has committed, as it was asked to."""
 
     def zombie(self, worker: Any, *, alive: bool) -> None:
@@ -188,10 +196,12 @@ class Session:
         """Run a job."""
         return await self._caller.run(job, cell)
 
-    async def commit(self) -> None:
+    async def commit(self) -> Spent:
         """Commit the sink."""
-        checkpoint = self._recipe.checkpoint
+        checkpoint, cpu_clock = self._recipe.checkpoint, self._cpu_clock or float
+        started, cpu = perf_counter(), cpu_clock()
         await settled(self._recipe.fn.commit(dict(checkpoint.current) if checkpoint is not None else {}))
+        return Spent(started, perf_counter(), cpu_clock() - cpu)
 
     async def close(self, error: BaseException | None, *, commit: bool) -> None:
         """Close paused generators, commit and close the sink, leave the set-up. Raises the first error of these."""
