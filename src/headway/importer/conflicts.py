@@ -277,14 +277,7 @@ def culprits(
     knows of, as an index over an expression, a collation, another table: each of them is the last of the shortest part
     that is refused. Each trial is a `transaction` of its own. Raises HeadwayError where these are more than `MOST_CULPRITS`.
     """
-    found: dict[int, Fault] = {}
-    transaction.begin()
-    try:
-        for batch in batches:
-            for index, message in target.violations(batch.table, batch.rows).items():
-                found.setdefault(batch.sources[index], Fault("write", "constraint", message))
-    finally:
-        target.rollback()
+    found = _alone(transaction, target, refusals, batches, records)
 
     def why(end: int) -> str | None:
         transaction.begin()
@@ -316,6 +309,27 @@ def culprits(
             f"the database refuses more than {MOST_CULPRITS} rows of one commit for what only it knows of: {refused}. "
             "Import into a table without that constraint, and go on from there"
         )
+    return found
+
+
+def _alone(
+    transaction: Transaction, target: Target, refusals: Refusals, batches: Sequence[Batch], records: int
+) -> dict[int, Fault]:
+    """Give the source rows that break a constraint by themselves, each table looked at beside the ones before it."""
+    found: dict[int, Fault] = {}
+    transaction.begin()
+    try:
+        judged = judge(refusals, batches)
+        for batch in batches:
+            left = batch.without(found, records, target)
+            for index, message in target.violations(left.table, left.rows).items():
+                found.setdefault(left.sources[index], Fault("write", "constraint", message))
+            if batch is not batches[-1]:  # a row of the next table may refer to one of this
+                put(batch.without({*judged.faults, *judged.skipped, *found}, records, target), target)
+    except ConstraintRefused:  # for what only the database knows of: the other tables are left to the trials
+        pass
+    finally:
+        target.rollback()
     return found
 
 

@@ -62,7 +62,7 @@ def _of_values(present: Sequence[Any], kinds: set[type_of]) -> ColumnType | None
         candidates = [Bool()]
     elif kinds == {int}:
         candidates = [Int()]
-    elif kinds <= {int, Decimal}:
+    elif kinds and kinds <= {int, Decimal}:
         numbers = [Decimal(value).normalize() for value in present]
         if decimal := _decimal([f"{number:f}" for number in numbers if abs(number.adjusted()) < MOST_DIGITS]):
             candidates = [decimal]

@@ -28,7 +28,7 @@ from headway.importer.parse import Looked, ParseJob, open_worker, parse_range
 from headway.importer.preview import NoTarget, Preview, describe, try_sample
 from headway.importer.report import in_rows
 from headway.importer.result import ImportResult, TooManyRejects
-from headway.importer.resume import check_end, check_files, check_options, check_restart, claim
+from headway.importer.resume import check_end, check_files, check_options, check_restart, check_unchanged, claim
 from headway.importer.rowfunction import is_per_batch, load, lookups_of
 from headway.importer.rowstep import RowJob
 from headway.importer.schema import Schema, SchemaDeclaration
@@ -304,6 +304,7 @@ class ImportJob:
         if writer.stopped is None:
             if not ranges.ended or writer.position.number != ranges.number:
                 raise HeadwayError(f"the run ended at byte {writer.position.byte} of {writer.position.file}")
+            check_unchanged(ranges.files)
             writer.finish()
             self.result.finished = True
 

@@ -12,7 +12,7 @@ from headway.errors import CheckpointError
 from headway.importer.bookkeeping import Bookkeeping, SavedJob
 from headway.importer.declare import Binding, Declaration, create_missing
 from headway.importer.identity import content, differences
-from headway.io.content import Seal, has_grown
+from headway.io.content import Seal, begins_as, has_grown
 from headway.io.ranges import InputFile, Ranges
 from headway.io.target import Target
 from headway.io.text_file import TextFile
@@ -127,6 +127,17 @@ def _check_join(file: TextFile, before: bytes, ranges: Ranges, job: str, *, left
             f"job {job!r}: what was added to {file.location.name} goes on in the middle of its last record, which was "
             f"imported as it stood. {ANEW}"
         )
+
+
+def check_unchanged(files: Sequence[InputFile]) -> None:
+    """Raise CheckpointError if a file is not what it was when it was opened: rows of both may have been read."""
+    for file in files:
+        if not begins_as(file.location, file.seal):
+            raise CheckpointError(
+                f"{file.location.name} was changed while it was read: rows of what it was and of what it is may have "
+                "been imported, and the job is not marked as finished. --restart imports the file as it is now from its "
+                "beginning; remove what should not be in the tables first"
+            )
 
 
 def check_restart(target: Target, declarations: Sequence[Declaration]) -> None:

@@ -10,7 +10,9 @@ import io
 import os
 import stat
 import sys
+from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
 from headway.errors import HeadwayError, PlanError
@@ -173,10 +175,16 @@ def has_grown(location: Location, before: Seal) -> bool:
     """Whether a file is what it was then, with more behind it."""
     if not location.is_file or before.size is None:
         return False
+    return Path(location.address).stat().st_size > before.size and begins_as(location, before)
+
+
+def begins_as(location: Location, before: Seal) -> bool:
+    """Whether a file still is what it was then, or has more behind it; True where nobody can look."""
+    if not location.is_file or before.size is None or not Path(location.address).exists():
+        return True
     descriptor = _opened(location.address)
     try:
-        longer = os.fstat(descriptor).st_size > before.size
-        return longer and _sealed(descriptor, before.size) == before
+        return _sealed(descriptor, before.size) == before
     finally:
         os.close(descriptor)
 
@@ -195,7 +203,7 @@ class _Stored(io.RawIOBase):
     def __init__(self, location: Location) -> None:
         super().__init__()
         self._stream = _stream(location)
-        self._owned = location.address != STANDARD_INPUT
+        self._name, self._owned = location.name, location.address != STANDARD_INPUT
         self._head = b""
         try:
             self.start = self._peeked(HASHED_BYTES)
@@ -222,8 +230,11 @@ class _Stored(io.RawIOBase):
         super().close()
 
     def _peeked(self, n: int) -> bytes:
-        while len(self._head) < n and (data := self._stream.read(n - len(self._head))):
-            self._head += data
+        try:
+            while len(self._head) < n and (data := self._stream.read(n - len(self._head))):
+                self._head += data
+        except Exception as error:  # each kind of storage has errors of its own
+            raise HeadwayError(f"{self._name} cannot be read: {told(error)}") from error
         return self._head
 
     def _sealed(self, location: Location) -> Seal:
@@ -261,6 +272,8 @@ def _stream(location: Location) -> IO[bytes]:
 def _packing(start: bytes) -> str | None:
     if start[:3] == b"BZh" and start[4:10] in (b"1AY&SY", b"\x17rE8P\x90"):  # a block, or the end of an empty file
         return "bzip2"
+    if start[1:4] == b"\x2a\x4d\x18" and 0x50 <= start[0] <= 0x5F:  # a frame to be skipped (RFC 8878, 3.1.2)
+        return "zstd"
     return next((name for mark, name in _PACKED.items() if start.startswith(mark)), None)
 
 
@@ -284,8 +297,42 @@ def _opener(packing: str) -> Any:
         else:
             from backports import zstd
         return zstd.ZstdFile
-    module = import_module({"gzip": "gzip", "bzip2": "bz2", "xz": "lzma"}[packing])
-    return module.open
+    if packing == "gzip":
+        return import_module("gzip").open
+    one = import_module("bz2").BZ2Decompressor if packing == "bzip2" else import_module("lzma").LZMADecompressor
+    return lambda stored: io.BufferedReader(_Members(stored, one), READ_BYTES)
+
+
+class _Members(io.RawIOBase):
+    """What packed streams hold that stand one behind the other, with NULs between them at most.
+
+    The libraries' own files take one that is damaged at its start for the end of the input.
+    """
+
+    def __init__(self, stored: IO[bytes], new: Callable[[], Any]) -> None:
+        super().__init__()
+        self._stored, self._new, self._one = stored, new, new()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = b""
+        while not data:
+            if self._one.eof:
+                ahead = self._one.unused_data.lstrip(b"\0")
+                while not ahead:
+                    if not (ahead := self._stored.read(READ_BYTES)):
+                        return 0
+                    ahead = ahead.lstrip(b"\0")
+                self._one = self._new()
+            else:
+                ahead = self._stored.read(READ_BYTES) if self._one.needs_input else b""
+                if self._one.needs_input and not ahead:
+                    raise EOFError("it ends within what is packed")
+            data = self._one.decompress(ahead, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def _opened(path: str) -> int:

@@ -203,10 +203,9 @@ class PostgresTarget(Usual):
         self.execute(f"TRUNCATE {stage}")
 
     def violations(self, table: Table, batch: Sequence[Part]) -> Mapping[int, str]:
-        """Try the rows in order, halving what is refused, and undo it; rows that only repeat a known key pass."""
+        """Try the rows in order, halving what is refused, and undo it; what stands once already passes."""
         lines = [line for part in batch for line in part.lines.splitlines(keepends=True)]
-        known, found = self._unique_indexes(table.name), dict[int, str]()
-        open_parts = [(0, len(lines))]
+        found, open_parts = dict[int, str](), [(0, len(lines))]
         self.execute("SAVEPOINT trial")
         while open_parts:
             start, end = open_parts.pop()
@@ -218,7 +217,7 @@ class PostgresTarget(Usual):
                 if end - start > 1:
                     middle = (start + end) // 2
                     open_parts += [(middle, end), (start, middle)]
-                elif _constraint(error) not in known:
+                elif not _of_others(error):
                     found[start] = str(error)
             self.execute("RELEASE SAVEPOINT part")  # else each of them keeps a lock of the server's
         self.execute("ROLLBACK TO SAVEPOINT trial")
@@ -323,9 +322,10 @@ def _number(name: str) -> int:
     return int.from_bytes(hashlib.sha256(f"headway:{name}".encode()).digest()[:8], signed=True)
 
 
-def _constraint(error: ConstraintRefused) -> str | None:
+def _of_others(error: ConstraintRefused) -> bool:
+    """Whether a row was refused for what another one has: it may be one that would have been overwritten."""
     cause = error.__cause__
-    return cause.diag.constraint_name if isinstance(cause, psycopg.Error) else None
+    return isinstance(cause, (psycopg.errors.UniqueViolation, psycopg.errors.ExclusionViolation))
 
 
 def _adopted(declared: str) -> ColumnType | None:
