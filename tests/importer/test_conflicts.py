@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway import Pipeline, SQLiteSink
-from headway.importer.conflicts import Batch, Refusals, Sources
+from headway.importer.batches import Batch, Sources
+from headway.importer.conflicts import Refusals
 from headway.io.chunk import ArrowColumn
 from headway.io.columns import Int
 from headway.io.table import Column, Table

@@ -338,6 +338,69 @@ def test_what_the_database_refuses_for_reasons_of_its_own_is_found_row_by_row(
     assert lines == {number + 1 for number in refused}
 
 
+def order_and_line(row: Any) -> Any:
+    return rows(o=[(row.id, row.n)], l=[(row.id, row.ref)])
+
+
+@pytest.mark.parametrize("target", TARGETS, indirect=True)
+@pytest.mark.parametrize("bad", ["500,500,-1", "500,99999,1"])
+def test_a_refused_row_leaves_those_that_refer_to_rows_of_the_same_commit(
+    target: str, bad: str, tmp_path: Path
+) -> None:
+    query(target, "CREATE TABLE o (id BIGINT PRIMARY KEY, n BIGINT CHECK (n > 0))")
+    query(target, "CREATE TABLE l (id BIGINT PRIMARY KEY, o BIGINT REFERENCES o (id))")
+    lines = [f"{number},{number},1" for number in range(1, 1001)]
+    lines[499] = bad
+    (tmp_path / "o.csv").write_text("\n".join(["id,ref,n", *lines, ""]))
+    tables = {
+        "o": {"columns": {"id": "int", "n": "int"}, "key": ["id"]},
+        "l": {"columns": {"id": "int", "o": "int"}, "key": ["id"]},
+    }
+    found = import_file(tmp_path / "o.csv", target, tables={"tables": tables}, process=order_and_line, workers=1)
+    assert (found.written, found.reasons) == (999, {"constraint": 1})
+    assert query(target, "SELECT line FROM _headway_rejects") == [(501,)]
+    assert query(target, "SELECT count(*), sum(o) FROM l") == [(999, 1000 * 1001 // 2 - 500)]
+
+
+EACH_ROW = [
+    ("bank.db", "(id INTEGER PRIMARY KEY, m TEXT, n INTEGER CHECK (n > 0))", "(lower(m))"),
+    ("bank.duckdb", "(id BIGINT PRIMARY KEY, m VARCHAR, n BIGINT CHECK (n > 0))", "(lower(m))"),
+    ("postgresql", "(id BIGINT PRIMARY KEY, m TEXT, n BIGINT CHECK (n > 0))", "(lower(m))"),
+    ("bank.db", "(id INTEGER PRIMARY KEY, m TEXT, n INTEGER CHECK (n > 0))", "(m) WHERE n < 8"),
+    ("postgresql", "(id BIGINT PRIMARY KEY, m TEXT, n BIGINT CHECK (n > 0))", "(m) WHERE n < 8"),
+]
+
+
+@pytest.mark.parametrize("range_bytes", [8, 1 << 20])
+@pytest.mark.parametrize(("target", "columns", "index"), EACH_ROW, indirect=["target"])
+def test_the_database_sees_each_row_also_one_that_is_overwritten(
+    target: str, columns: str, index: str, range_bytes: int, tmp_path: Path
+) -> None:
+    query(target, f"CREATE TABLE t {columns}")
+    query(target, f"CREATE UNIQUE INDEX u ON t {index}")
+    whole = "lower" in index
+    given = [
+        "1,a,5",
+        "2,b,-1",
+        "2,b,5",
+        "3,A,5" if whole else "3,a,5",
+        "1,c,9",
+        "3,a,6",
+        "4,c,9",
+        "4,b,5",
+        "5,d,-1",
+        "5,d,1",
+    ]
+    refused = {1, 3, 6, 7, 8} if whole else {1, 3, 7, 8}
+    (tmp_path / "t.csv").write_text("\n".join(["id,m,n", *given, ""]))
+    tables = {"tables": {"t": {"columns": {"id": "int", "m": "text", "n": "int"}, "key": ["id"], "mode": "upsert"}}}
+    import_in_ranges(tmp_path / "t.csv", target, tables, None, range_bytes=range_bytes)
+    assert {seq for (seq,) in query(target, "SELECT seq FROM _headway_rejects")} == refused
+    last = {line.split(",")[0]: line for seq, line in enumerate(given) if seq not in refused}
+    found = query(target, "SELECT id, m, n FROM t ORDER BY id")
+    assert [",".join(map(str, row)) for row in found] == [last[key] for key in sorted(last)]
+
+
 @pytest.mark.parametrize(
     ("target", "id"),
     [

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from headway.errors import CheckpointError, HeadwayError, PlanError, SourceError
-from headway.importer.job import ImportJob
+from headway.importer.job import ImportJob, import_file
 from headway.importer.result import ImportResult, TooManyRejects
 from support.importing import query
 
@@ -172,6 +172,45 @@ def test_a_packed_file_that_is_cut_off_fails_behind_what_could_be_read(
     assert query(Path("a.db"), "SELECT finished_at FROM _headway_jobs") == [(None,)]
 
 
+@pytest.mark.parametrize("kind", ["gz", "bz2", "xz"])
+@pytest.mark.parametrize("at", [1, 0.5])
+def test_a_damaged_member_of_a_packed_file_is_not_its_end(kind: str, at: float) -> None:
+    parts = ["id,name\n" + lines(0, 3000), lines(3000, 3500), lines(3500, 6000)]
+    packed = [bytearray(PACK[kind](part.encode())) for part in parts]
+    Path(f"whole.csv.{kind}").write_bytes((b"\0" * 8).join(packed) + b"\0" * 4)
+    assert import_file(f"whole.csv.{kind}", "a.db", table="t").written == 6000
+    packed[1][int(at * len(packed[1])) if at < 1 else 1] ^= 0x55
+    Path(f"damaged.csv.{kind}").write_bytes(b"".join(packed))
+    with pytest.raises(HeadwayError, match="cannot be read on"):
+        import_file(f"damaged.csv.{kind}", "a.db", table="u")
+
+
+def test_zstd_that_begins_with_a_frame_to_be_skipped() -> None:
+    Path("a.csv.zst").write_bytes(
+        b"\x52\x2a\x4d\x18\x04\0\0\0abcd" + zstd.compress(b"id,name\n" + lines(0, 10).encode())
+    )
+    assert import_file("a.csv.zst", "a.db", table="t").written == 10
+
+
+def test_a_file_that_is_replaced_while_it_is_read_does_not_end_as_finished() -> None:
+    text = "id,name\n" + lines(0, 200_000)
+    Path("a.csv").write_text(text)
+    Path("b.csv").write_text(text.replace("name", "NAME"))
+    other = Path("b.csv")
+
+    def replaced(_job: Any) -> None:
+        if other.exists():
+            other.replace("a.csv")
+
+    with pytest.raises(CheckpointError, match="was changed while it was read"):
+        ImportJob("a.csv", "a.db", table="t", advance=replaced).run()
+    assert query(Path("a.db"), "SELECT finished_at FROM _headway_jobs") == [(None,)]
+
+
+def lines(start: int, end: int) -> str:
+    return "".join(f"{number},name{number}\n" for number in range(start, end))
+
+
 def test_a_packed_file_with_another_content_is_refused() -> None:
     Path("a.csv.gz").write_bytes(gzip.compress(many()))
     imported("a.csv.gz")
@@ -262,6 +301,33 @@ def test_an_address_of_the_web(tmp_path: Path) -> None:
     assert gone.returncode == 2
     assert "b.csv" in gone.stderr
     assert "Traceback" not in gone.stderr
+
+
+def test_an_answer_of_the_web_that_breaks_off_is_told() -> None:
+    pytest.importorskip("aiohttp", reason="http addresses need the extra import")
+    server = (
+        "import socket\n"
+        "s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
+        "while True:\n"
+        "    c, _ = s.accept(); c.recv(65536)\n"
+        "    c.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 4000\\r\\n\\r\\nid,name\\n1,a\\n'); c.close()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", server], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        address = f"http://127.0.0.1:{int(child.stdout.readline())}/a.csv"
+        command = [sys.executable, "-m", "headway", "import", address, "--to", "a.db", "--workers", "1"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        child.terminate()
+    assert done.returncode == 1
+    assert f"{address} cannot be read" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_field_of_json_lines_that_is_null_in_the_sample_is_text() -> None:
+    Path("a.jsonl").write_text('{"id":1,"z":null}\n')
+    Path("b.jsonl").write_text('{"id":2,"z":"abc"}\n{"id":3,"z":true}\n{"id":4,"z":9007199254740993}\n')
+    assert import_file(["a.jsonl", "b.jsonl"], "a.db", table="t").reasons == {}
+    assert query(Path("a.db"), "SELECT z FROM t ORDER BY id") == [(None,), ("abc",), ("true",), ("9007199254740993",)]
 
 
 def test_json_lines_make_typed_columns_and_rejects_with_their_place() -> None:

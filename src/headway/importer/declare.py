@@ -31,9 +31,9 @@ class Declaration:
     mode: str | None = None
     keep: str | None = None
 
-    def bound(self, columns: tuple[Column, ...], uniques: tuple[Unique, ...] = ()) -> Table:
+    def bound(self, columns: tuple[Column, ...], uniques: tuple[Unique, ...] = (), *, has_rules: bool = False) -> Table:
         """Make the table that it declares, of these columns. Raises PlanError."""
-        return Table(self.name, columns, self.key, *self.meaning(), uniques)
+        return Table(self.name, columns, self.key, *self.meaning(), uniques, has_rules)
 
     def meaning(self) -> tuple[str, str | None]:
         """Give mode and keep, with their defaults. Raises PlanError."""
@@ -101,7 +101,7 @@ def bind(
             tables.append(missing[-1])
         else:
             columns = tuple(_checked(declaration.name, column, existing, target) for column in columns)
-            table = declaration.bound(columns, existing.uniques)
+            table = declaration.bound(columns, existing.uniques, has_rules=existing.has_rules)
             _check_rest(table, existing)
             tables.append(_kept_unique(table, schema) if declaration.name == plain else table)
     projection = None

@@ -17,8 +17,9 @@ from types import MappingProxyType
 from typing import Any
 
 from headway.errors import HeadwayError, PlanError
+from headway.importer.batches import Batch, Sources
 from headway.importer.bookkeeping import Bookkeeping, RejectRecord
-from headway.importer.conflicts import Batch, Refusals, Sources, culprits, judge, put
+from headway.importer.conflicts import Refusals, culprits, judge, put
 from headway.importer.declare import bind
 from headway.importer.identity import Begun
 from headway.importer.lookup import finder

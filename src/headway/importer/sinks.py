@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from headway.errors import HeadwayError, PlanError
+from headway.importer.batches import Batch, Sources
 from headway.importer.bookkeeping import SavedState
 from headway.importer.collect import Collector
-from headway.importer.conflicts import Batch, Refusals, Sources, put
+from headway.importer.conflicts import Refusals, put
 from headway.importer.declare import Declaration, bind, read_tables
 from headway.io.columns import column_type
 from headway.io.ranges import Head

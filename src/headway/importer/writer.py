@@ -15,8 +15,9 @@ from types import MappingProxyType
 from typing import Any
 
 from headway.errors import HeadwayError
+from headway.importer.batches import Batch, Sources
 from headway.importer.bookkeeping import Bookkeeping, Counts, Position, RejectRecord
-from headway.importer.conflicts import Batch, Refusals, Sources, culprits, judge, put
+from headway.importer.conflicts import Refusals, culprits, judge, put
 from headway.importer.limits import RejectLimit
 from headway.importer.parse import RangeResult
 from headway.importer.rowstep import Fault

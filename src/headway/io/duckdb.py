@@ -152,18 +152,22 @@ class DuckDBTarget(Usual):
         uniques = [
             Unique(tuple(names), "constraint") for kind, names in constraints if kind in ("PRIMARY KEY", "UNIQUE")
         ]
+        has_rules = any(kind in ("CHECK", "FOREIGN KEY") for kind, _ in constraints)
         indexes = self.execute(f"SELECT expressions FROM duckdb_indexes() WHERE {where} AND is_unique", (table,))
         names = {name for name, *_ in columns}
         for (expressions,) in indexes:
             parts = tuple(part.strip().strip('"') for part in expressions.strip("[]").split(","))
             if names.issuperset(parts):
                 uniques.append(Unique(parts, "constraint"))
+            else:
+                has_rules = True
         return ExistingTable(
             tuple(
                 ExistingColumn(name, kind, _adopted(kind), not nullable, default)
                 for name, kind, nullable, default in columns
             ),
             tuple(uniques),
+            has_rules,
         )
 
     def holds(self, column: ColumnType, existing: ExistingColumn) -> bool:

@@ -109,13 +109,26 @@ class PostgresTarget(Usual):
                 ExistingColumn(name, kind, _adopted(kind), required, default)
                 for name, kind, required, default in columns
             ),
-            tuple(Unique(names, "constraint") for names in self._unique_indexes(table).values()),
+            tuple(Unique(names, "constraint") for names in self._unique_indexes(table)),
+            self._has_rules(table),
         )
 
-    def _unique_indexes(self, table: str) -> dict[str, tuple[str, ...]]:
-        """Give the indexes in which plain columns may stand once, with their columns."""
+    def _has_rules(self, table: str) -> bool:
+        """Whether a row may be refused for more than an index of plain columns."""
+        [(found,)] = self.execute(
+            "SELECT EXISTS (SELECT FROM pg_constraint WHERE conrelid = t.t AND contype IN ('c', 'f', 'x', 't'))"
+            " OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = t.t AND NOT tgisinternal)"
+            " OR EXISTS (SELECT FROM pg_index i WHERE indrelid = t.t AND indisunique AND (indpred IS NOT NULL"
+            " OR indexprs IS NOT NULL OR to_jsonb(i) ->> 'indnullsnotdistinct' = 'true'))"
+            " FROM (SELECT to_regclass(?) AS t) t",
+            (quoted(table),),
+        )
+        return bool(found)
+
+    def _unique_indexes(self, table: str) -> list[tuple[str, ...]]:
+        """Give the columns of the indexes in which plain columns may stand once."""
         found = self.execute(
-            "SELECT c.relname, array_agg(a.attname::text ORDER BY k.place)"
+            "SELECT array_agg(a.attname::text ORDER BY k.place)"
             " FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
             " CROSS JOIN unnest(i.indkey) WITH ORDINALITY k(number, place)"
             " JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number"
@@ -123,7 +136,7 @@ class PostgresTarget(Usual):
             " AND k.place <= i.indnkeyatts GROUP BY c.relname, i.indisprimary ORDER BY NOT i.indisprimary, c.relname",
             (quoted(table),),
         )
-        return {name: tuple(columns) for name, columns in found}
+        return [tuple(columns) for (columns,) in found]
 
     def holds(self, column: ColumnType, existing: ExistingColumn) -> bool:
         """Whether the existing type keeps every value exactly."""

@@ -172,12 +172,19 @@ class SQLiteTarget(Usual):
         )
         primary = tuple(row[1] for row in sorted(info, key=itemgetter(5)) if row[5])
         uniques = [Unique(primary, "constraint")] if primary else []
+        [(has_rules,)] = self.execute(
+            "SELECT count(*) FROM sqlite_master WHERE lower(tbl_name) = lower(?) AND (type = 'trigger' OR"
+            " sql LIKE '%check%' OR sql LIKE '%references%' OR sql LIKE '%collate%')",
+            (table,),
+        )
         for _, index, unique, _, partial in self.execute(f"PRAGMA index_list({quoted(table)})"):
             if unique and not partial:
                 names = [row[2] for row in self.execute(f"PRAGMA index_info({quoted(index)})")]
                 if None not in names and set(names) != set(primary):
                     uniques.append(Unique(tuple(names), "constraint"))
-        return ExistingTable(columns, tuple(uniques))
+                has_rules = has_rules or None in names
+            has_rules = has_rules or (unique and partial)
+        return ExistingTable(columns, tuple(uniques), bool(has_rules))
 
     def holds(self, column: ColumnType, existing: ExistingColumn) -> bool:
         """Whether the column's affinity keeps every value exactly."""

@@ -54,7 +54,8 @@ class Unique:
 class Table:
     """A checked declaration. Raises PlanError where the parts contradict each other.
 
-    `uniques` are constraints that the table in the database has besides `key`.
+    `uniques` are constraints that the table in the database has besides `key`; `has_rules`: it has others besides, so
+    that it has to see each row, one that is overwritten later too.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Table:
     mode: str = "append"
     keep: str | None = None
     uniques: tuple[Unique, ...] = ()
+    has_rules: bool = False
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]

@@ -40,6 +40,8 @@ class ExistingTable(NamedTuple):
 
     columns: tuple[ExistingColumn, ...]
     uniques: tuple[Unique, ...]
+    has_rules: bool = False
+    """whether the database may refuse a row for more than that: checks, references, triggers, other indexes"""
 
 
 class Fitted(NamedTuple):
