@@ -413,6 +413,16 @@ def test_a_database_that_another_program_writes_to_is_an_error_that_says_so(head
     assert "another program is writing to it" in err
 
 
+@pytest.mark.parametrize("option", ["--max-rejects", "--key", "--table", "--to"])
+def test_an_option_that_is_empty_is_a_usage_error(headway: Any, option: str) -> None:
+    write("a.csv", "x\n1\n")
+    given = {"--to": "a.db", option: ""}
+    status, _, err = headway("import", "a.csv", *(word for pair in given.items() for word in pair))
+    assert status == 2
+    assert f"{option} is empty" in err
+    assert not Path("a.db").exists()
+
+
 def test_a_constraint_that_is_looked_at_when_a_transaction_ends_ends_the_run_and_is_told(headway: Any) -> None:
     query("a.db", "CREATE TABLE p (id INTEGER PRIMARY KEY)")
     query("a.db", "CREATE TABLE c (id INTEGER PRIMARY KEY, p INTEGER REFERENCES p DEFERRABLE INITIALLY DEFERRED)")

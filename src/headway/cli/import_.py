@@ -50,7 +50,7 @@ _DELIMITERS = {"\\t": "\t", "tab": "\t"}
     multiple=True,
     help="Type of a column: int, decimal(18,2), float, text, bool, date, timestamp, json. The name * stands for all others.",
 )
-@click.option("--key", metavar="COL[,COL]", default="", help="Columns that identify a row.")
+@click.option("--key", metavar="COL[,COL]", help="Columns that identify a row.")
 @click.option(
     "--mode",
     metavar="MODE",
@@ -96,7 +96,11 @@ def import_command(sources: tuple[str, ...], as_json: bool, quiet: bool, verbose
     """
     if options["ui"] and options["dry_run"]:
         raise click.UsageError("--ui shows an import, and --dry-run makes none: leave one of them out")
-    options = {name: value for name, value in options.items() if value not in (None, "")}
+    options = {name: value for name, value in options.items() if value is not None}
+    for name, value in options.items():
+        if value == "":  # of a shell's variable that is not set, as a rule
+            name = "to" if name == "target" else name.replace("_", "-")
+            raise click.UsageError(f"--{name} is empty: give it a value, or leave it out")
     options["delimiter"] = _DELIMITERS.get(options.get("delimiter", ""), options.get("delimiter"))
     if options.get("quote") == "none":
         options["quote"] = None
