@@ -182,9 +182,10 @@ def test_a_kill_at_every_step_of_a_commit_costs_nothing(case: Case) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(4))
 def test_kills_at_random_moments_lose_and_double_nothing(case: Case, seed: int) -> None:
-    moment, kills = random.Random(f"{case.name}{seed}"), 0
-    for number in range(10):
+    moment, kills, number = random.Random(f"{case.name}{seed}"), 0, 0
+    while number < 10 or kills < 8:  # some moments are behind the end of the run
         arguments = case.fresh(10_000 * (seed + 1) + number)
+        number += 1
         target = arguments[arguments.index("--to") + 1]
         while True:  # killed again and again, until it is through
             before = committed(target) if kills else 0
@@ -201,7 +202,6 @@ def test_kills_at_random_moments_lose_and_double_nothing(case: Case, seed: int) 
             if moment.random() < 0.3:
                 break
         killed_and_finished(case, arguments, say_so=True)
-    assert kills >= 8
 
 
 @pytest.mark.slow
