@@ -478,12 +478,12 @@ def test_the_time_of_commits_is_the_sinks(monkeypatch, mode, pause_s):
 
     def rows() -> Any:
         for row in range(300):
-            time.sleep(pause_s)
+            time.sleep(pause_s)  # the run has to last for several commits, which come by the real clock
             yield row
 
     def commit(state: dict[str, Any]) -> None:
         started = time.perf_counter()
-        time.sleep(0.01)
+        time.sleep(0.01)  # what is measured: a commit that takes its time
         spent.append(time.perf_counter() - started)
 
     sink.commit = commit  # type: ignore[method-assign]
